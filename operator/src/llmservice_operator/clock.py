@@ -1,0 +1,16 @@
+"""Time as a dependency: the system's clock is made in app.py and handed down."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells and passes time."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never goes back."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""

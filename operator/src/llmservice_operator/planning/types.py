@@ -1,0 +1,128 @@
+"""What a plan is made from and what it says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAccelerators:
+    """What one node offers: its allocatable amounts by resource name, and its labels."""
+
+    node_name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    """Countable resources by name, such as `nvidia.com/gpu`; `cpu` in cores and `memory` in bytes too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What is known of the checkpoint before it is loaded."""
+
+    config: Mapping[str, Any]
+    """The model's config.json, with hf_quant_config.json under `quantization_config` where that is apart."""
+    weights_bytes: int | None = None
+    """Exact bytes of the checkpoint from its safetensors index, where that could be read."""
+    source: str = ""
+    """Where the config came from, for the explanation: `ConfigMap ns/name`, `hub org/name@commit`, a path."""
+    revision: str | None = None
+    """The commit that the named revision resolved to, where the source has revisions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCorrection:
+    """What the engine said when its start failed for memory; the next plan obeys it once."""
+
+    estimated_max_model_len: int | None = None
+    kv_cache_available_bytes: int | None = None
+    failure_class: str = ""
+    stage: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """Everything a plan depends on. `nodes` is None where the operator may not see nodes (namespaced mode)."""
+
+    service_name: str
+    spec: LLMServiceSpec
+    model: ModelFacts | None
+    catalogue: tuple[AcceleratorRow, ...]
+    nodes: tuple[NodeAccelerators, ...] | None
+    engine_version: str
+    """The version as told by `engine.version` or the image's tag; empty: unknown, the newest known rules apply."""
+    correction: MemoryCorrection | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs:
+    """The engine's settings that memory and speed depend on. None: not passed, the engine's own default rules."""
+
+    max_model_len: int
+    gpu_memory_utilization: float | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    kv_cache_dtype: str
+    block_size: int | None
+    tensor_parallel_size: int
+    kv_cache_bytes: int | None = None
+    """CPU engine only: the KV cache's size, passed as VLLM_CPU_KVCACHE_SPACE (whole GiB)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTerm:
+    """One line of the memory account of one accelerator (or of the container, on the CPU row)."""
+
+    name: str
+    """`weights`, `activation`, `non_torch`, `cuda_graphs`, `kv_cache`, `margin`, ..."""
+    size_bytes: int
+    explanation: str
+    """The arithmetic in words and numbers, with its source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What runs, and why. Sizes are per accelerator unless said."""
+
+    accelerator: AcceleratorRow
+    accelerators_per_replica: int
+    resource_name: str
+    """The countable resource to ask for; empty on the CPU row."""
+    knobs: Knobs
+    memory: tuple[MemoryTerm, ...]
+    total_bytes: int
+    requested_bytes: int
+    kv_cache_tokens: int
+    max_concurrency: float
+    """Requests of max_model_len tokens that fit at once."""
+    weights_bytes: int
+    """Of the whole model, all ranks."""
+    host_memory_bytes: int
+    """Memory to request for the container; on the CPU row also its limit."""
+    host_memory_limited: bool
+    host_cpu_cores: int
+    shm_bytes: int
+    engine_version: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the plan itself needs (VLLM_CPU_KVCACHE_SPACE, ...)."""
+    engine_args: tuple[tuple[str, str], ...] = ()
+    """Further flags the plan itself needs, as in spec.engine.args: (flag, value); `true` is a bare switch."""
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why there is no plan. `reason` is the condition's reason; `certain` tells "cannot" from "cannot know yet"."""
+
+    reason: str
+    message: str
+    certain: bool
+    """True: Planned=False and Stalled=True. False: Planned=Unknown, it is tried again."""
+    shortfall_bytes: int | None = None
+
+
+PlanResult = Plan | Refusal
