@@ -26,3 +26,75 @@ $(STAMP): requirements/dev.lock operator/pyproject.toml runtime_image/pyproject.
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e operator -e runtime_image
 	@echo "$(CURDIR)/tests" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/llmservice-tests.pth"
 	@touch $(STAMP)
+
+# ── the product ────────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: demo
+demo: venv ## A real cluster, the operator installed, a real model served, its answer printed
+	@$(BIN)/python -m demo
+
+.PHONY: images
+images: venv ## Build the operator's, the engine's and the fake engine's image, and the demo's model
+	@$(BIN)/python -m images build all
+	@$(BIN)/python -m images model
+
+# ── proof ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: test
+test: venv ## Everything: lint, verify, unit, real API server, real cluster, real engine
+	@$(BIN)/python -m gate
+
+.PHONY: test-unit
+test-unit: venv ## Tests that need no cluster
+	@$(PYTEST) tests/unit -q -n auto
+
+.PHONY: test-integration
+test-integration: venv ## Tests against a real etcd and API server
+	@$(PYTEST) tests/integration tests/manifests -q
+
+.PHONY: test-e2e
+test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
+	@$(PYTEST) tests/contract tests/e2e -q
+
+.PHONY: chaos
+chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
+	@$(PYTEST) tests/chaos -q -s --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
+
+.PHONY: bench
+bench: bench-operator ## All benchmarks; each prints figures
+
+.PHONY: bench-operator
+bench-operator: venv ## 1,000 services on a real API server: times, writes, CPU and memory
+	@$(BIN)/python -m bench.operator
+
+.PHONY: lint
+lint: venv ## Format, lint, types, import layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+# ── generated files ────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: generate
+generate: venv ## Write everything that is generated: CRD, chart copy, goldens, reference pages
+	@$(BIN)/python -m generate
+
+.PHONY: verify
+verify: venv ## Regenerate and fail on a difference
+	@$(BIN)/python -m generate --check
+
+.PHONY: lock
+lock: venv ## Resolve the dependencies anew into requirements/*.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes operator/pyproject.toml -o requirements/operator.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes operator/pyproject.toml requirements/dev.in -o requirements/dev.lock
+
+# ── the cluster ────────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: cluster-up
+cluster-up: venv ## A real cluster on this machine: NODES=2 GPUS=8
+	@$(BIN)/python -m devcluster up --nodes $(or $(NODES),2) --gpus $(or $(GPUS),8)
+
+.PHONY: cluster-down
+cluster-down: venv ## End it; nothing is left
+	@$(BIN)/python -m devcluster down

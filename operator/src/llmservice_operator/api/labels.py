@@ -10,7 +10,7 @@ FIELD_MANAGER = "llmservice-operator"
 """Field manager of every apply, and the user agent of every request."""
 
 SERVICE_LABEL = f"{GROUP}/service"
-"""On every child and pod: the name of the LLMService it belongs to. The Service and the Deployment select by it."""
+"""On every child and pod: the LLMService it belongs to. The Service and the Deployment select by it."""
 REVISION_LABEL = f"{GROUP}/revision"
 """On pods: the ControllerRevision that the pod was rendered from."""
 
