@@ -17,7 +17,7 @@ class SpecModel(BaseModel):
 
 
 class StatusModel(BaseModel):
-    """A part of `status`: frozen and camelCase on the wire; fields of a newer release are ignored when read."""
+    """A part of `status`: frozen, camelCase on the wire; fields of a newer release are ignored."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

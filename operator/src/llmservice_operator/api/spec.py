@@ -8,7 +8,7 @@ from llmservice_operator.api.base import SpecModel
 
 
 class SecretKey(SpecModel):
-    """One key of a Secret in the service's namespace. The operator never reads it; it goes to the pod only."""
+    """One key of a Secret in the service's namespace. The operator never reads it."""
 
     name: str = ""
     key: str = ""
