@@ -1,0 +1,251 @@
+"""The model hub: what planning needs to know of a checkpoint, without reading its weights.
+
+The hub's address and the one token come from the operator's settings only: an LLMService can neither send the
+operator to another host nor make it show the token to one.
+"""
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from llmservice_operator.errors import LLMServiceError
+
+_MAX_CONFIG_BYTES = 4 * 1024 * 1024
+_MAX_INDEX_BYTES = 64 * 1024 * 1024
+_REPOSITORY = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
+_REVISION = re.compile(r"^[\w][\w./-]{0,199}$")
+_COMMIT = re.compile(r"^[0-9a-f]{40}$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubModel:
+    """A checkpoint on the hub at one commit."""
+
+    repository: str
+    commit: str
+    config: Mapping[str, Any]
+    """config.json; hf_quant_config.json stands under `quantization_config` where the config has none."""
+    weights_bytes: int | None
+    """Bytes of the checkpoint's safetensors; None where it has none."""
+
+
+class ModelHubError(LLMServiceError):
+    """The hub gave no model. `reason` is a condition's reason; `permanent` tells "cannot" from "not now"."""
+
+    def __init__(self, reason: str, message: str, *, permanent: bool) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.permanent = permanent
+
+
+class ModelHub(Protocol):
+    """Reads checkpoints' descriptions."""
+
+    async def model(self, repository: str, revision: str) -> HubModel:
+        """The checkpoint `org/name` at a branch, tag or commit.
+
+        Raises ModelHubError: ModelNotFound, ModelAccessDenied, ModelInvalid, or HubUnavailable.
+        """
+
+
+class HttpModelHub:
+    """ModelHub over httpx, in the layout of the Hugging Face hub's API.
+
+    Answers are kept: a commit's for ever, a branch's for `branch_ttl_seconds`, at most `max_entries` in all.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: str,
+        token: str | None,
+        monotonic: Callable[[], float],
+        timeout_seconds: float = 10.0,
+        branch_ttl_seconds: float = 300.0,
+        max_entries: int = 256,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._host = urlsplit(self._endpoint).netloc
+        self._token = token
+        self._monotonic = monotonic
+        self._branch_ttl_seconds = branch_ttl_seconds
+        self._max_entries = max_entries
+        self._models: OrderedDict[tuple[str, str], tuple[float, HubModel]] = OrderedDict()
+        self._http = httpx.AsyncClient(timeout=timeout_seconds, transport=transport, follow_redirects=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def model(self, repository: str, revision: str) -> HubModel:
+        """See ModelHub.model."""
+        if not _REPOSITORY.match(repository):
+            raise ModelHubError(
+                "ModelNotFound",
+                f'"{repository}" is no model name; expected hf://<organisation>/<name>',
+                permanent=True,
+            )
+        if not _REVISION.match(revision) or ".." in revision:
+            raise ModelHubError(
+                "ModelNotFound",
+                f'spec.model.revision "{revision}" is no branch, tag or commit',
+                permanent=True,
+            )
+        key = (repository, revision)
+        kept = self._models.get(key)
+        now = self._monotonic()
+        if kept is not None and (_COMMIT.match(revision) or now - kept[0] < self._branch_ttl_seconds):
+            self._models.move_to_end(key)
+            return kept[1]
+        model = await self._read(repository, revision)
+        self._models[key] = (now, model)
+        while len(self._models) > self._max_entries:
+            self._models.popitem(last=False)
+        return model
+
+    async def _read(self, repository: str, revision: str) -> HubModel:
+        name = f"{repository}@{revision}"
+        described = await self._json(
+            f"/api/models/{repository}/revision/{quote(revision, safe='')}",
+            name,
+            _MAX_INDEX_BYTES,
+            blobs=True,
+        )
+        if described is None:
+            raise ModelHubError(
+                "ModelNotFound",
+                f"the hub {self._host} has no {name}; correct spec.model.uri or spec.model.revision",
+                permanent=True,
+            )
+        commit = described.get("sha")
+        if not isinstance(commit, str) or not _COMMIT.match(commit):
+            raise ModelHubError(
+                "HubUnavailable", f"the hub {self._host} named no commit for {name}", permanent=False
+            )
+        sizes = _file_sizes(described.get("siblings"))
+        config = await self._file(repository, commit, "config.json", _MAX_CONFIG_BYTES)
+        if config is None:
+            raise ModelHubError(
+                "ModelInvalid",
+                f"{name} has no config.json, so its memory cannot be known; "
+                "put one in a ConfigMap and name it in spec.model.configMap",
+                permanent=True,
+            )
+        if "quantization_config" not in config and "hf_quant_config.json" in sizes:
+            quantization = await self._file(repository, commit, "hf_quant_config.json", _MAX_CONFIG_BYTES)
+            if quantization is not None:
+                config = {**config, "quantization_config": quantization}
+        return HubModel(
+            repository=repository,
+            commit=commit,
+            config=config,
+            weights_bytes=await self._weights_bytes(repository, commit, sizes),
+        )
+
+    async def _weights_bytes(
+        self, repository: str, commit: str, sizes: Mapping[str, int | None]
+    ) -> int | None:
+        index_name = "model.safetensors.index.json"
+        if index_name in sizes:
+            index = await self._file(repository, commit, index_name, _MAX_INDEX_BYTES)
+            total = (index or {}).get("metadata", {})
+            if isinstance(total, dict) and isinstance(total.get("total_size"), int):
+                return int(total["total_size"])
+        # consolidated.* is the same weights again in another layout; adapters stand in folders.
+        shards = [
+            size
+            for path, size in sizes.items()
+            if path.endswith(".safetensors") and "/" not in path and not path.startswith("consolidated")
+        ]
+        known = [size for size in shards if size is not None]
+        return sum(known) if known and len(known) == len(shards) else None
+
+    async def _file(self, repository: str, commit: str, path: str, limit: int) -> dict[str, Any] | None:
+        return await self._json(f"/{repository}/resolve/{commit}/{path}", f"{repository}/{path}", limit)
+
+    async def _json(self, path: str, name: str, limit: int, *, blobs: bool = False) -> dict[str, Any] | None:
+        """The JSON object at this path of the hub; None when there is none (404)."""
+        url = self._endpoint + path + ("?blobs=true" if blobs else "")
+        body = await self._get(url, name, limit)
+        if body is None:
+            return None
+        try:
+            data = json.loads(body)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            raise ModelHubError(
+                "ModelInvalid", f"{name} on {self._host} is not a JSON object", permanent=True
+            )
+        return data
+
+    async def _get(self, url: str, name: str, limit: int) -> bytes | None:
+        for _redirect in range(4):
+            # The token is shown to the configured host alone, also when it sends us to its storage.
+            same_host = urlsplit(url).netloc == self._host
+            headers = {"Authorization": f"Bearer {self._token}"} if self._token and same_host else {}
+            try:
+                async with self._http.stream("GET", url, headers=headers) as response:
+                    location = response.headers.get("location")
+                    if response.is_redirect and location:
+                        url = str(httpx.URL(url).join(location))
+                        continue
+                    if response.status_code == 404:
+                        return None
+                    self._raise_for(response.status_code, name)
+                    return await _read_at_most(response, limit, name)
+            except httpx.HTTPError as error:
+                words = str(error) or type(error).__name__
+                raise ModelHubError(
+                    "HubUnavailable", f"the hub {self._host} did not answer: {words}", permanent=False
+                ) from error
+        raise ModelHubError("HubUnavailable", f"the hub {self._host} redirects in circles", permanent=False)
+
+    def _raise_for(self, status: int, name: str) -> None:
+        if status in (401, 403):
+            shown = (
+                "the operator's hub token has no access" if self._token else "the operator has no hub token"
+            )
+            raise ModelHubError(
+                "ModelAccessDenied",
+                f"the hub {self._host} refuses {name} ({status}): it is gated, private or not there, "
+                f"and {shown}; give it a token with access, or put config.json in a ConfigMap and name it in "
+                "spec.model.configMap",
+                permanent=False,
+            )
+        if status != 200:
+            raise ModelHubError(
+                "HubUnavailable", f"the hub {self._host} answered {status} for {name}", permanent=False
+            )
+
+
+async def _read_at_most(response: httpx.Response, limit: int, name: str) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > limit:
+            raise ModelHubError("ModelInvalid", f"{name} is larger than {limit} bytes", permanent=True)
+    return bytes(body)
+
+
+def _file_sizes(siblings: Any) -> dict[str, int | None]:
+    rows = siblings if isinstance(siblings, list) else []
+    sizes: dict[str, int | None] = {}
+    for row in rows:
+        if isinstance(row, dict) and isinstance(row.get("rfilename"), str):
+            size = row.get("size")
+            sizes[row["rfilename"]] = size if isinstance(size, int) else None
+    return sizes
