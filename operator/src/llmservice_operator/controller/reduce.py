@@ -1,0 +1,76 @@
+"""What is kept of the objects that the API server sends: enough to reconcile, little enough for thousands."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from llmservice_operator.api import labels
+
+KEPT_POD_SPEC = ("nodeName", "schedulerName", "terminationGracePeriodSeconds")
+DROPPED_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+
+
+def reduce_object(kind: str, obj: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the object without what no decision depends on. The input is not changed.
+
+    - managedFields: only our own entries, and those of others that own `spec.replicas` (cut to that).
+    - Pods: metadata, status, node and the containers' names and images.
+    - Nodes: labels and allocatable.
+    """
+    metadata = _reduce_metadata(kind, obj.get("metadata", {}))
+    if kind == "Node":
+        allocatable = obj.get("status", {}).get("allocatable", {})
+        unschedulable = bool(obj.get("spec", {}).get("unschedulable", False))
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                k: metadata[k] for k in ("name", "uid", "resourceVersion", "labels") if k in metadata
+            },
+            "spec": {"unschedulable": unschedulable},
+            "status": {"allocatable": allocatable},
+        }
+    reduced = {**obj, "metadata": metadata, "kind": kind}
+    if kind == "Pod":
+        reduced["spec"] = _reduce_pod_spec(obj.get("spec", {}))
+    return reduced
+
+
+def _reduce_metadata(kind: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    reduced = dict(metadata)
+    fields = _reduce_managed_fields(metadata.get("managedFields") or [])
+    if fields and kind not in ("Pod", "Node", "ControllerRevision"):
+        reduced["managedFields"] = fields
+    else:
+        reduced.pop("managedFields", None)
+    annotations = metadata.get("annotations")
+    if annotations:
+        reduced["annotations"] = {k: v for k, v in annotations.items() if k not in DROPPED_ANNOTATIONS}
+    return reduced
+
+
+def _reduce_managed_fields(entries: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    for entry in entries:
+        fields = entry.get("fieldsV1", {})
+        if entry.get("manager") == labels.FIELD_MANAGER:
+            kept.append({k: v for k, v in entry.items() if k not in ("time", "fieldsType")})
+        elif "f:replicas" in fields.get("f:spec", {}):
+            kept.append(
+                {
+                    **{
+                        k: entry[k]
+                        for k in ("manager", "operation", "subresource", "apiVersion")
+                        if k in entry
+                    },
+                    "fieldsV1": {"f:spec": {"f:replicas": {}}},
+                }
+            )
+    return kept
+
+
+def _reduce_pod_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    reduced = {k: spec[k] for k in KEPT_POD_SPEC if k in spec}
+    for group in ("initContainers", "containers"):
+        if group in spec:
+            reduced[group] = [{"name": c.get("name"), "image": c.get("image")} for c in spec[group]]
+    return reduced
