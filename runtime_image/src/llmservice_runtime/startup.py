@@ -1,0 +1,105 @@
+"""How long each step of a start took, and how far the weights are. Pure: the time is passed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_STEP = "import"
+SERVING = "serving"
+
+
+@dataclass(frozen=True)
+class WeightsProgress:
+    """Bytes of weights read so far, for one start. Rates in bytes per second; None: not known."""
+
+    total_bytes: int | None
+    loaded_bytes: int
+    bytes_per_second: float | None
+    seconds_left: float | None
+
+
+class StartupTimer:
+    """Steps in the order in which they first came; a step entered again goes on adding to its time."""
+
+    def __init__(self, now: float) -> None:
+        self._seconds: dict[str, float] = {FIRST_STEP: 0.0}
+        self._step = FIRST_STEP
+        self._entered = now
+
+    @property
+    def step(self) -> str:
+        return self._step
+
+    def enter(self, step: str, now: float) -> None:
+        """Begin `step`; what was under way ends. Entering the current step again changes nothing."""
+        if step == self._step or self._step == SERVING:
+            return
+        self._seconds[self._step] += now - self._entered
+        self._seconds.setdefault(step, 0.0)
+        self._step, self._entered = step, now
+
+    def steps(self, now: float) -> list[tuple[str, float]]:
+        """(name, seconds) of each step; the current one counts up to `now`. Serving is no step of a start."""
+        seconds = dict(self._seconds)
+        if self._step != SERVING:
+            seconds[self._step] += now - self._entered
+        return [(name, value) for name, value in seconds.items() if name != SERVING]
+
+
+def next_step(current: str, announced: str, *, kv_sized: bool) -> str:
+    """The step that a line announces, given where the start is.
+
+    Graphs captured before the KV cache is sized are vLLM's estimate of their memory, part of the profile
+    (v1/worker/gpu/cudagraph_utils.py); afterwards a late compile belongs to the warm-up.
+    """
+    if not kv_sized:
+        return "profile" if announced in {"capture", "warmup"} else announced
+    return "warmup" if announced in {"compile", "profile"} else announced
+
+
+class WeightsTracker:
+    """Joins what the engine prints (shards done) with what its processes read from storage.
+
+    A mapped file is read without a line of log, and a cached one without a read from storage: the larger of the
+    two is nearer the truth.
+    """
+
+    def __init__(self, total_bytes: int | None) -> None:
+        self._total = total_bytes
+        self._began: float | None = None
+        self._read_at_begin = 0
+        self._loaded = 0
+        self._seconds: float | None = None
+        self._done = False
+
+    def begin(self, now: float, read_bytes: int) -> None:
+        """The engine begins to load; `read_bytes` is what its processes had read before. Only the first call counts."""
+        if self._began is None:
+            self._began, self._read_at_begin = now, read_bytes
+
+    def sample(self, now: float, *, read_bytes: int, shard_fraction: float | None) -> None:
+        """A reading while the weights load."""
+        if self._began is None or self._done:
+            return
+        loaded = max(self._loaded, read_bytes - self._read_at_begin)
+        if shard_fraction is not None and self._total is not None:
+            loaded = max(loaded, int(shard_fraction * self._total))
+        self._loaded = loaded if self._total is None else min(loaded, self._total)
+        self._seconds = now - self._began
+
+    def finish(self, now: float) -> None:
+        """The engine said that the weights are in."""
+        if self._done:
+            return
+        self._loaded = self._total if self._total is not None else self._loaded
+        self._seconds = now - self._began if self._began is not None else None
+        self._done = True
+
+    def progress(self) -> WeightsProgress:
+        rate = self._loaded / self._seconds if self._seconds and self._loaded else None
+        left: float | None = None
+        if self._done:
+            left = 0.0
+        elif rate and self._total is not None:
+            left = (self._total - self._loaded) / rate
+        return WeightsProgress(self._total, self._loaded, rate, left)

@@ -1,0 +1,191 @@
+"""What is known of the engine at this moment: one object, one lock, and a condition to wait on."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Sequence
+
+from llmservice_runtime.classifier import Evidence, Failure, find_evidence, is_error_line
+from llmservice_runtime.clock import Clock
+from llmservice_runtime.config import Config
+from llmservice_runtime.devices import Device
+from llmservice_runtime.engine_http import Load
+from llmservice_runtime.log_parser import Observation, parse_line, split_prefix
+from llmservice_runtime.memory_facts import EngineFacts, fold
+from llmservice_runtime.startup import SERVING, StartupTimer, WeightsProgress, WeightsTracker, next_step
+
+STARTING, READY, DRAINING, FAILED = "Starting", "Ready", "Draining", "Failed"
+_HTTP_OK = 200
+_MAX_EVIDENCE = 64
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything the pages show, at one moment. Wall times in seconds since the epoch."""
+
+    phase: str
+    facts: EngineFacts
+    step: str
+    steps: tuple[tuple[str, float], ...]
+    weights: WeightsProgress
+    started_at: float
+    ready_at: float | None
+    healthy: bool
+    holding: bool
+    hung: str | None
+    load: Load
+    lines: int
+    devices: tuple[Device, ...]
+    failure: Failure | None
+
+
+class EngineState:
+    """Written by the log pumps, the prober and the main loop; read by the pages. Every method takes the lock itself."""
+
+    def __init__(self, config: Config, clock: Clock, weights_total_bytes: int | None) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._facts = EngineFacts(version=config.engine_version)
+        self._timer = StartupTimer(clock.monotonic())
+        self._weights = WeightsTracker(weights_total_bytes)
+        self._phase = STARTING
+        self._started_at = clock.wall()
+        self._ready_at: float | None = None
+        self._was_ready = self._healthy = self._holding = self._serving_soon = False
+        self._hung: str | None = None
+        self._load = Load()
+        self._lines = 0
+        self._devices: tuple[Device, ...] = ()
+        self._failure: Failure | None = None
+        self._evidence: list[Evidence] = []
+        self._last_error: str | None = None
+
+    # --- the log pumps
+
+    def take_line(self, text: str) -> None:
+        """One line of the engine's log."""
+        line = split_prefix(text)
+        observation = None if self._was_ready else parse_line(line)
+        with self._changed:
+            self._lines += 1
+            if observation is not None:
+                self._observe(observation)
+            evidence = find_evidence(line, stage=self._timer.step)
+            if evidence is not None and len(self._evidence) < _MAX_EVIDENCE:
+                self._evidence.append(evidence)
+            if is_error_line(line):
+                self._last_error = line.body.strip()
+
+    def _observe(self, observation: Observation) -> None:
+        now = self._clock.monotonic()
+        self._facts = fold(self._facts, observation)
+        if observation.step is not None:
+            sized = self._facts.kv_cache_bytes is not None or self._facts.kv_cache_tokens is not None
+            self._timer.enter(next_step(self._timer.step, observation.step, kv_sized=sized), now)
+        if self._facts.weights_loaded or self._timer.step not in {"import", "load"}:
+            self._weights.finish(now)
+        if observation.serving_soon:
+            self._serving_soon = True
+        self._changed.notify_all()
+
+    # --- the prober
+
+    def sample_weights(self, read_bytes: int) -> None:
+        """Bytes read from storage so far by the engine's processes."""
+        with self._changed:
+            now = self._clock.monotonic()
+            if self._timer.step == "load":
+                self._weights.begin(now, read_bytes)
+                self._weights.sample(now, read_bytes=read_bytes, shard_fraction=self._facts.shard_fraction)
+
+    def take_health(self, code: int | None) -> bool:
+        """The answer of /health; True when the engine became ready by it."""
+        with self._changed:
+            before = self._healthy
+            self._healthy = code == _HTTP_OK
+            became_ready = self._healthy and self._phase == STARTING
+            if became_ready:
+                now = self._clock.monotonic()
+                self._phase, self._was_ready, self._ready_at = READY, True, self._clock.wall()
+                self._weights.finish(now)
+                self._timer.enter(SERVING, now)
+                self._evidence.clear()
+                self._last_error = None
+            if before != self._healthy:
+                self._changed.notify_all()
+            return became_ready
+
+    def take_load(self, load: Load) -> None:
+        with self._changed:
+            self._load = load
+
+    # --- the main loop
+
+    def set_devices(self, devices: Sequence[Device]) -> None:
+        with self._changed:
+            self._devices = tuple(devices)
+
+    def set_hung(self, reason: str | None) -> None:
+        with self._changed:
+            self._hung = reason
+
+    def drain(self) -> None:
+        """No longer ready, from this moment."""
+        with self._changed:
+            self._phase = DRAINING
+            self._changed.notify_all()
+
+    def fail(self, failure: Failure, *, holding: bool) -> None:
+        with self._changed:
+            self._phase, self._failure, self._holding, self._healthy = FAILED, failure, holding, False
+            self._changed.notify_all()
+
+    def causes(self) -> tuple[tuple[Evidence, ...], str | None]:
+        """(evidence in order of coming, the last line that looks like an error)."""
+        with self._changed:
+            return tuple(self._evidence), self._last_error
+
+    # --- the pages
+
+    @property
+    def phase(self) -> str:
+        return self._phase
+
+    @property
+    def step(self) -> str:
+        return self._timer.step
+
+    @property
+    def was_ready(self) -> bool:
+        return self._was_ready
+
+    @property
+    def serving_soon(self) -> bool:
+        return self._serving_soon
+
+    def wait_started(self, timeout_seconds: float) -> bool:
+        """Whether the start is over for the startup probe: ready once, or held. Waits for a change that long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._was_ready or self._phase in (DRAINING, FAILED), timeout_seconds)
+            return self._was_ready or self._holding
+
+    def snapshot(self) -> Snapshot:
+        with self._changed:
+            now = self._clock.monotonic()
+            return Snapshot(
+                phase=self._phase,
+                facts=self._facts,
+                step=self._timer.step,
+                steps=tuple(self._timer.steps(now)),
+                weights=self._weights.progress(),
+                started_at=self._started_at,
+                ready_at=self._ready_at,
+                healthy=self._healthy,
+                holding=self._holding,
+                hung=self._hung,
+                load=self._load,
+                lines=self._lines,
+                devices=self._devices,
+                failure=self._failure,
+            )
