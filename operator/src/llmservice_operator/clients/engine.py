@@ -30,7 +30,7 @@ class EngineFailure:
     message: str
     stage: str = ""
     exit_code: int | None = None
-    signal: str | None = None
+    signal: int | None = None
     estimated_max_model_len: int | None = None
     kv_cache_needed_bytes: int | None = None
     kv_cache_available_bytes: int | None = None
@@ -182,13 +182,12 @@ def _failure(value: Any) -> EngineFailure | None:
     failure_class = _text(data.get("class"))
     if not failure_class:
         return None
-    signal = data.get("signal")
     return EngineFailure(
         failure_class=failure_class,
         message=_text(data.get("message"))[:_MAX_MESSAGE_CHARS],
         stage=_text(data.get("stage")),
         exit_code=_integer(data.get("exitCode")),
-        signal=None if signal is None else str(signal),
+        signal=_integer(data.get("signal")),
         estimated_max_model_len=_integer(data.get("estimatedMaxModelLen")),
         kv_cache_needed_bytes=_integer(data.get("kvCacheNeededBytes")),
         kv_cache_available_bytes=_integer(data.get("kvCacheAvailableBytes")),
