@@ -9,7 +9,7 @@ KubeError                  the API server's answer: status, reason, message
 └── KubeUnavailableError   429, 5xx, no answer at all; an `UnavailableError` too, trying again may help
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -121,6 +121,16 @@ class KubeClient(Protocol):
         self, kind: str, namespace: str | None = None, label_selector: str = ""
     ) -> list[dict[str, Any]]:
         """All objects of the kind that match, each with `apiVersion` and `kind`."""
+
+    def pages(
+        self,
+        kind: str,
+        namespace: str | None = None,
+        label_selector: str = "",
+        *,
+        metadata_only: bool = False,
+    ) -> AsyncIterator[Sequence[dict[str, Any]]]:
+        """The same page by page, so that not all are in memory at once; on request their metadata alone."""
 
     async def apply(self, manifest: Mapping[str, Any], *, force: bool = True) -> dict[str, Any]:
         """Server-side apply as field manager `llmservice-operator`; creates or updates, returns the result.
