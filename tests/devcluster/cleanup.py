@@ -1,0 +1,125 @@
+"""Removes everything a cluster left on the machine, whatever state it is in.
+
+All its data go with it, so nothing is asked to end in order: an API server told to stop waits up to a minute for
+open watches. Processes are found three ways, since any part may have been killed before: by the marker in their
+environment, as children of the runtime's shims, and in runc's own records of containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from devcluster import network, processes
+from devcluster.errors import DevclusterError
+from devcluster.layout import MAX_NODES, Layout, NodeLayout
+from devcluster.node import cni_network_name
+from devcluster.processes import ProcessId
+from devcluster.shell import run
+
+_MNT_DETACH = 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def destroy(layout: Layout) -> None:
+    """Ends all processes and removes all mounts, devices, tables and files of the cluster; may be repeated.
+
+    Raises DevclusterError if a process cannot be killed.
+    """
+    kill_processes(layout)
+    nodes = existing_nodes(layout)
+    for node in nodes:
+        remove_traces(layout, node)
+    unmount_below(layout.folder)
+    if not layout.spec.light:
+        network.remove(layout, nodes)
+    run(["rm", "-rf", "--one-file-system", str(layout.folder)])
+
+
+def existing_nodes(layout: Layout) -> tuple[NodeLayout, ...]:
+    """Nodes of which anything is left, also those that the spec no longer has."""
+    nodes = (layout.node(index) for index in range(1, MAX_NODES + 1))
+    return tuple(node for node in nodes if node.folder.exists() or network.node_exists(node) or network.link_exists(node))
+
+
+def kill_processes(layout: Layout) -> None:
+    """SIGKILLs until a look finds nothing: a runtime may start one more shim while it is being killed."""
+    left: list[ProcessId] = []
+    for _ in range(5):
+        # Containers first: once their shim is gone, only runc's record tells whose they are.
+        containers = [process for node in existing_nodes(layout) for process in container_processes(node)]
+        found = processes.marked(layout.marker)
+        shims = [process for process in found if _is_shim(process)]
+        everything = {*containers, *found, *processes.children_of(shims)}
+        if not everything:
+            return
+        for process in found:
+            process.signal(signal.SIGSTOP)
+        left = processes.kill_all(everything)
+    if left:
+        pids = ", ".join(str(process.pid) for process in left)
+        raise DevclusterError(f"processes {pids} of cluster {layout.spec.name!r} do not end on SIGKILL; see `ps -o stat`")
+
+
+def container_processes(node: NodeLayout) -> list[ProcessId]:
+    """First processes of all containers, from runc's state files; killing one ends its whole pid namespace."""
+    found = []
+    for path in node.runc_root.glob("k8s.io/*/state.json"):
+        try:
+            state = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        process = ProcessId(int(state["init_process_pid"]), int(state["init_process_start"]))
+        if process.alive():
+            found.append(process)
+    return found
+
+
+def _is_shim(process: ProcessId) -> bool:
+    try:
+        return os.readlink(f"/proc/{process.pid}/exe").endswith("/containerd-shim-runc-v2")
+    except OSError:
+        return False
+
+
+def remove_traces(layout: Layout, node: NodeLayout) -> None:
+    """Removes what the runtime and its network plugins keep outside the node's folder."""
+    for bundle in node.containerd_state.glob("io.containerd.runtime.v2.task/k8s.io/*"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            address = json.loads((bundle / "bootstrap.json").read_text())["address"]
+            Path(address.removeprefix("unix://")).unlink(missing_ok=True)
+    containers = {path.name for path in node.runc_root.glob("k8s.io/*")}
+    for cgroup in Path("/sys/fs/cgroup").glob("**/k8s.io/*"):
+        if cgroup.name in containers:
+            with contextlib.suppress(OSError):
+                cgroup.rmdir()
+    for result in Path("/var/lib/cni/results").glob(f"{cni_network_name(layout, node)}-*"):
+        result.unlink(missing_ok=True)
+    for link in Path("/var/log/containers").glob("*.log"):
+        if link.is_symlink() and str(link.readlink()).startswith(f"{node.folder}/"):
+            link.unlink(missing_ok=True)
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Mount points under ``folder``, the innermost first."""
+    return [path for path in reversed(list(_mount_points())) if Path(path).is_relative_to(folder)]
+
+
+def _mount_points() -> Iterator[str]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        # Blanks in a path are written as octal escapes.
+        yield line.split()[4].encode().decode("unicode_escape")
+
+
+def unmount_below(folder: Path) -> None:
+    """Detaches all mounts under ``folder``; several may be stacked on one point."""
+    while points := mounts_below(folder):
+        for point in points:
+            if _libc.umount2(os.fsencode(point), _MNT_DETACH) != 0:
+                code = ctypes.get_errno()
+                raise DevclusterError(f"cannot unmount {point}: {os.strerror(code)}")

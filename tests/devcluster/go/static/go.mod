@@ -1,0 +1,3 @@
+module llmservice.dev/devcluster/static
+
+go 1.26.0

@@ -1,0 +1,104 @@
+"""What is written down of each cluster, and the locks that keep two commands from working on one at once."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from devcluster.errors import DevclusterError
+from devcluster.layout import Layout, Spec, choose_slot
+from devcluster.processes import ProcessId
+
+
+class Registry:
+    """All clusters under one state folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Holds the lock of one cluster; the kernel frees it when its holder dies."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / f".{name}.lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def find(self, name: str) -> Spec | None:
+        """The spec of a cluster that exists, running or not."""
+        try:
+            return Spec.from_json(json.loads((self.root / name / "cluster.json").read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise DevclusterError(
+                f"{self.root / name / 'cluster.json'} cannot be read ({error}); "
+                f"if another version wrote it, run that version's `devcluster down --name {name}`"
+            ) from None
+
+    def all(self) -> list[Spec]:
+        """Specs of all clusters, by name."""
+        names = sorted(path.parent.name for path in self.root.glob("*/cluster.json"))
+        return [spec for name in names if (spec := self.find(name)) is not None]
+
+    def claim(self, wanted: Spec, *, routed: Callable[[], list[IPv4Network]]) -> Spec:
+        """Writes the spec down with a free slot, or with the slot that the cluster of this name has already.
+
+        Raises DevclusterError where the existing cluster cannot become the wanted one.
+        """
+        with self.locked("registry"):
+            found = self.find(wanted.name)
+            if found is not None:
+                spec = replace(wanted, slot=found.slot)
+                _check_change(found, spec)
+            else:
+                taken = {spec.slot for spec in self.all()}
+                spec = replace(wanted, slot=choose_slot(taken, routed()))
+            write_atomic(self.root / spec.name / "cluster.json", json.dumps(spec.to_json(), indent=2) + "\n")
+            return spec
+
+    def orphans(self) -> list[Spec]:
+        """Clusters whose owning test process is gone."""
+        return [spec for spec in self.all() if spec.owner and not ProcessId(*spec.owner).alive()]
+
+
+def _check_change(found: Spec, wanted: Spec) -> None:
+    mend = f"run `devcluster down --name {found.name}` first"
+    if found.light != wanted.light:
+        kind = "the light form" if found.light else "a whole cluster"
+        raise DevclusterError(f"cluster {found.name!r} exists as {kind}; {mend}, or choose another --name")
+    if wanted.nodes < found.nodes:
+        raise DevclusterError(f"cluster {found.name!r} has {found.nodes} nodes, {wanted.nodes} wanted; {mend}")
+    if (found.gpus, found.gpu_type) != (wanted.gpus, wanted.gpu_type):
+        raise DevclusterError(
+            f"cluster {found.name!r} has {found.gpus} {found.gpu_type} a node, "
+            f"{wanted.gpus} {wanted.gpu_type} wanted; {mend}"
+        )
+
+
+def tokens(layout: Layout, users: list[str]) -> dict[str, str]:
+    """One random token for each user, made at the first start and kept for the cluster's life."""
+    path = layout.folder / "tokens.json"
+    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    new = {user: secrets.token_hex(16) for user in users if user not in known}
+    if new:
+        known |= new
+        write_atomic(path, json.dumps(known, indent=2) + "\n", mode=0o600)
+    return known
+
+
+def write_atomic(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Writes a file so that a reader, or a killed writer, sees the old text or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.new")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "w") as handle:
+        handle.write(text)
+    partial.replace(path)
