@@ -1,0 +1,128 @@
+"""Every metric of the operator, in one place. Ages are told as timestamps, for the reader to subtract."""
+
+import platform
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from llmservice_operator.version import __version__
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """The operator's metrics and the observers that fill them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"llmservice_{name}", text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"llmservice_{name}", text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(f"llmservice_{name}", text, labels, registry=self.registry, buckets=SECONDS)
+
+        gauge("build_info", "1, with the operator's version.", "version", "python").labels(
+            __version__, platform.python_version()
+        ).set(1)
+        self.leader = gauge("leader", "1 while this process holds the Lease, 0 on a standby.")
+        self.reconciles = counter("reconciles_total", "Reconciles by result: success or error.", "result")
+        self.reconcile_seconds = histogram("reconcile_duration_seconds", "Duration of a reconcile.")
+        self.queue_wait_seconds = histogram(
+            "workqueue_wait_seconds", "How long a key waited for a worker before its reconcile."
+        )
+        self.api_requests = counter(
+            "api_requests_total", "Requests to the API server by verb and status code.", "verb", "code"
+        )
+        self.api_seconds = histogram("api_request_duration_seconds", "Duration of a request.", "verb")
+        self.applies = counter(
+            "applies_total", "Applies by kind and result; `unchanged` ones were not sent.", "kind", "result"
+        )
+        self.events = counter("events_total", "Events by what became of them.", "result")
+        self.watch_events = counter("watch_events_total", "Watch events by kind.", "kind")
+        self.watch_restarts = counter(
+            "watch_restarts_total", "Lists that a watch had to begin again with, by kind.", "kind"
+        )
+        self.watch_last_event = gauge(
+            "watch_last_event_timestamp_seconds", "When the last watch event of the kind came.", "kind"
+        )
+        self.last_sweep = gauge(
+            "store_last_sweep_timestamp_seconds", "When the store was last compared with a list.", "kind"
+        )
+        for result in ("success", "error"):
+            self.reconciles.labels(result)
+
+    def watch(
+        self,
+        *,
+        queue_depth: Callable[[], float],
+        queue_delayed: Callable[[], float],
+        queue_age_seconds: Callable[[], float],
+        objects: Callable[[], Mapping[str, int]],
+        services: Callable[[], Mapping[tuple[str, str], int]],
+    ) -> None:
+        """Also tell these values, read at the time of a scrape."""
+        self.registry.register(
+            _Live(queue_depth, queue_delayed, queue_age_seconds, objects, services),
+        )
+
+    def page(self) -> bytes:
+        """The page in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def requested(self, verb: str, code: str, duration_seconds: float) -> None:
+        """A request to the API server was answered."""
+        self.api_requests.labels(verb, code).inc()
+        self.api_seconds.labels(verb).observe(duration_seconds)
+
+    def applied(self, kind: str, result: str) -> None:
+        """An apply was needed, or was not."""
+        self.applies.labels(kind, result).inc()
+
+    def recorded(self, result: str) -> None:
+        """An event was posted, counted, limited, dropped or failed."""
+        self.events.labels(result).inc()
+
+
+class _Live(Collector):
+    """Values that are read when asked for."""
+
+    def __init__(
+        self,
+        queue_depth: Callable[[], float],
+        queue_delayed: Callable[[], float],
+        queue_age_seconds: Callable[[], float],
+        objects: Callable[[], Mapping[str, int]],
+        services: Callable[[], Mapping[tuple[str, str], int]],
+    ) -> None:
+        self._queue = {
+            "workqueue_depth": ("Keys that wait for a worker.", queue_depth),
+            "workqueue_delayed": ("Keys that wait for their time.", queue_delayed),
+            "workqueue_oldest_age_seconds": (
+                "How long the oldest waiting key has waited.",
+                queue_age_seconds,
+            ),
+        }
+        self._objects = objects
+        self._services = services
+
+    def collect(self) -> Iterable[Metric]:
+        """The families, with their values now."""
+        for name, (text, read) in self._queue.items():
+            yield GaugeMetricFamily(f"llmservice_{name}", text, value=read())
+        objects = GaugeMetricFamily("llmservice_objects", "Objects in the store by kind.", labels=["kind"])
+        for kind, count in self._objects().items():
+            objects.add_metric([kind], count)
+        yield objects
+        services = GaugeMetricFamily(
+            "llmservice_services", "LLMServices by their Ready condition.", labels=["ready", "reason"]
+        )
+        for (ready, reason), count in self._services().items():
+            services.add_metric([ready, reason], count)
+        yield services
