@@ -74,20 +74,24 @@ class Supervisor:
         wrong = wrong_accelerator(devices, self._config.expected_device)
         if wrong is not None:
             return self._refuse("WrongAccelerator", wrong)
+        client = EngineClient(self._config.engine_port)
+        if client.health() is not None:  # its answers would be taken for the engine's
+            port = self._config.engine_port
+            return self._refuse("PortInUse", f"something else already answers on the engine's port {port}")
         try:
             command = resolve(self._command, self._module, self._environment)
             engine = EngineProcess(command, self._engine_environment())
         except (EngineNotFoundError, OSError) as error:
             return self._refuse("EngineNotFound", str(error))
         self._say(f"engine started: {redact(' '.join(command), self._secrets)}")
-        return self._supervise(engine)
+        return self._supervise(engine, client)
 
     # --- while it runs
 
-    def _supervise(self, engine: EngineProcess) -> int:
+    def _supervise(self, engine: EngineProcess, client: EngineClient) -> int:
         pumps = [LogPump(fd, target, self._take_line) for fd, target in zip(engine.output, (1, 2))]
         self._prober = Prober(
-            EngineClient(self._config.engine_port),
+            client,
             self._state,
             self._clock,
             hang_seconds=self._config.hang_seconds,
