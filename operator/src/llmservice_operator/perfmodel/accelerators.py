@@ -1,7 +1,22 @@
-"""The catalogue of accelerators: what a row says."""
+"""The catalogue of accelerators: what a row says, and how rows are read."""
 
+import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from llmservice_operator.errors import InvalidInputError
+
+CPU = "cpu"
+"""The row that is the processor itself."""
+
+_FIELDS = (
+    "name", "memoryGiB", "memoryBandwidthBytesPerSecond", "bf16FlopsPerSecond", "fp8FlopsPerSecond", "computeCapability",
+    "resourceName", "costPerHour", "maxPerNode", "deviceNameContains", "nodeLabels", "evidence", "sources",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,7 +26,8 @@ class AcceleratorRow:
     name: str
     """`nvidia-h200`, ...; `cpu` is the processor itself."""
     memory_bytes: int
-    """Memory as the engine's runtime reports it (CUDA total), not the datasheet's; 0 on the CPU row (the container's limit rules)."""
+    """Memory as the engine's runtime reports it (CUDA total), not the datasheet's; 0 on the CPU row (the container's
+    limit rules)."""
     memory_bandwidth_bytes_per_second: float
     bf16_flops_per_second: float
     fp8_flops_per_second: float | None
@@ -28,3 +44,120 @@ class AcceleratorRow:
     """Where each figure is from."""
     evidence: str
     """`measured` or `datasheet`."""
+    max_per_node: int = 8
+    """Cards of one node at most, where no node says otherwise."""
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is the processor itself."""
+        return self.name == CPU
+
+    def matches_node(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels has this accelerator."""
+        return any(labels.get(key) in values for key, values in self.node_labels)
+
+
+def load_catalogue(text: str) -> tuple[AcceleratorRow, ...]:
+    """The rows of a catalogue's YAML (or JSON) text.
+
+    Raises InvalidInputError that names row, field, value and mend.
+    """
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        document = yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader, in C where it is built
+    except yaml.YAMLError as error:
+        raise InvalidInputError(f"accelerators: the catalogue is no YAML: {error}") from error
+    rows = document.get("rows") if isinstance(document, Mapping) else None
+    if not isinstance(rows, list):
+        raise InvalidInputError("accelerators: `rows` is missing; a catalogue is `rows:` with a list of rows")
+    parsed = tuple(_row(index, each) for index, each in enumerate(rows))
+    names = [row.name for row in parsed]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(f"accelerators: the row {twice!r} is there twice; keep one")
+    return parsed
+
+
+def merge_catalogues(
+    builtin: tuple[AcceleratorRow, ...], users: tuple[AcceleratorRow, ...]
+) -> tuple[AcceleratorRow, ...]:
+    """The built-in rows with the user's in place of those of the same name, and the user's others after them."""
+    replaced = {row.name: row for row in users}
+    known = {row.name for row in builtin}
+    kept = tuple(replaced.get(row.name, row) for row in builtin)
+    return kept + tuple(row for row in users if row.name not in known)
+
+
+def find_row(catalogue: tuple[AcceleratorRow, ...], name: str) -> AcceleratorRow | None:
+    """The row of this name."""
+    return next((row for row in catalogue if row.name == name), None)
+
+
+def similar_names(catalogue: tuple[AcceleratorRow, ...], name: str) -> tuple[str, ...]:
+    """Up to three row names that a mistyped one may have meant."""
+    return tuple(difflib.get_close_matches(name, [row.name for row in catalogue], n=3, cutoff=0.5))
+
+
+def _row(index: int, values: Any) -> AcceleratorRow:
+    if not isinstance(values, Mapping):
+        raise InvalidInputError(f"accelerators: row {index} is {values!r}; an object with a name is expected")
+    name = values.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"accelerators: row {index} has the name {name!r}; a text such as nvidia-h200 is expected")
+    unknown = sorted(set(values) - set(_FIELDS))
+    if unknown:
+        close = difflib.get_close_matches(str(unknown[0]), _FIELDS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else f"; the fields are {', '.join(_FIELDS)}"
+        raise InvalidInputError(f"accelerators: row {name} has an unknown field {unknown[0]!r}{hint}")
+    evidence = values.get("evidence", "datasheet")
+    if evidence not in {"measured", "datasheet"}:
+        raise InvalidInputError(f"accelerators: row {name}: evidence is {evidence!r}; measured or datasheet is expected")
+    memory_gib = _number(name, values, "memoryGiB", minimum=0.0 if name == CPU else 1.0)
+    return AcceleratorRow(
+        name=name,
+        memory_bytes=int(memory_gib * (1 << 30)),
+        memory_bandwidth_bytes_per_second=_number(name, values, "memoryBandwidthBytesPerSecond", minimum=1.0),
+        bf16_flops_per_second=_number(name, values, "bf16FlopsPerSecond", minimum=1.0),
+        fp8_flops_per_second=_number(name, values, "fp8FlopsPerSecond", minimum=1.0) if "fp8FlopsPerSecond" in values else None,
+        compute_capability=str(values["computeCapability"]) if "computeCapability" in values else None,
+        resource_name=_resource_name(name, values),
+        node_labels=_node_labels(name, values),
+        device_name_contains=_texts(name, "deviceNameContains", values.get("deviceNameContains", [])),
+        cost_per_hour=_number(name, values, "costPerHour", minimum=0.0),
+        sources={str(key): str(value) for key, value in dict(values.get("sources") or {}).items()},
+        evidence=evidence,
+        max_per_node=int(_number(name, values, "maxPerNode", minimum=1.0, default=8.0)),
+    )
+
+
+def _number(row: str, values: Mapping[str, Any], field: str, *, minimum: float, default: float | None = None) -> float:
+    value = values.get(field, default)
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not minimum <= number < math.inf:
+        raise InvalidInputError(
+            f"accelerators: row {row}: {field} is {value!r}; a number of at least {minimum:g} is expected"
+        )
+    return number
+
+
+def _resource_name(row: str, values: Mapping[str, Any]) -> str:
+    value = values.get("resourceName", "nvidia.com/gpu")
+    if not isinstance(value, str) or (row != CPU and "/" not in value):
+        raise InvalidInputError(f"accelerators: row {row}: resourceName is {value!r}; one such as nvidia.com/gpu is expected")
+    return value
+
+
+def _texts(row: str, field: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str | int) for each in value):
+        raise InvalidInputError(f"accelerators: row {row}: {field} is {value!r}; a list of texts is expected")
+    return tuple(str(each) for each in value)
+
+
+def _node_labels(row: str, values: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    labels = values.get("nodeLabels", {})
+    if not isinstance(labels, Mapping):
+        raise InvalidInputError(f"accelerators: row {row}: nodeLabels is {labels!r}; label keys with lists of values are expected")
+    return tuple((str(key), _texts(row, f"nodeLabels.{key}", each)) for key, each in labels.items())

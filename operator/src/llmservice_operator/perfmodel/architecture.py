@@ -1,0 +1,275 @@
+"""config.json → shapes. Decided by fields alone, never by a model's name.
+
+A config with a field that changes shapes in a way this module doesn't know is refused with that field; it is
+better to say so than to plan nonsense.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from llmservice_operator.perfmodel.attention import (
+    CHUNKED,
+    FULL,
+    SLIDING,
+    attention_cache,
+    attention_weights,
+    latent_caches,
+    latent_weights,
+    read_full_heads,
+    read_heads,
+    read_latent,
+    read_windows,
+)
+from llmservice_operator.perfmodel.config_reader import ConfigError, ConfigReader
+from llmservice_operator.perfmodel.feed_forward import (
+    FeedForward,
+    dense_weights,
+    expert_weights,
+    read_feed_forward,
+    sparse_layers,
+)
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, LayerCache, Shard, Weight
+from llmservice_operator.perfmodel.state_layers import (
+    delta_cache,
+    delta_weights,
+    mamba_cache,
+    mamba_weights,
+    read_delta_network,
+    read_mamba,
+)
+from llmservice_operator.perfmodel.vision import read_vision
+
+MAX_LAYERS = 1024
+
+UNKNOWN_FIELDS = {
+    "compress_ratios": "compressed attention is not known to the sizing model",
+    "hc_mult": "hyper-connections are not known to the sizing model",
+    "o_lora_rank": "low-rank output projections are not known to the sizing model",
+    "attn_layer_period": "interleaved Mamba-1 layers are not known to the sizing model",
+    "attn_layer_indices": "attention at given indices among Mamba layers is not known to the sizing model",
+    "attn_type_list": "lightning attention is not known to the sizing model",
+    "linear_attn_config": "this form of linear attention is not known to the sizing model",
+    "layers_block_type": "layers listed by block type are not known to the sizing model",
+    "block_configs": "layers of different sizes are not known to the sizing model",
+    "rwkv_version": "RWKV is not known to the sizing model",
+}
+"""Fields that change shapes in ways that aren't modelled."""
+
+_LINEAR, _MAMBA, _PLAIN = "linear_attention", "mamba", "attention"
+_PATTERN = {"M": "mamba", "E": "experts", "*": "attention", "-": "dense"}
+
+
+class UnsupportedModelError(ConfigError):
+    """A model that generates no text: embeddings, classifiers, encoders, encoder-decoders."""
+
+
+def read_architecture(config: Mapping[str, Any]) -> Architecture:
+    """The shapes of the model of this config.json.
+
+    Raises ConfigError with the strange field, UnsupportedModelError for a model that isn't a text generator.
+    """
+    root = ConfigReader(config)
+    name = _check_generates(root)
+    text = next((part for key in ("text_config", "llm_config", "language_config") if (part := root.nested(key))), root)
+    for field, problem in UNKNOWN_FIELDS.items():
+        if text.has(field):
+            raise text.error(field, problem)
+    hidden_size = text.integer("hidden_size", "n_embd", "d_model")
+    num_layers = _count_layers(text)
+    vocab_size = text.integer("vocab_size", "padded_vocab_size")
+    block = read_feed_forward(text, hidden_size=hidden_size)
+    weights, caches, kind = _layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
+    tied_default = root.boolean("tie_word_embeddings", default=_tied_by_default(text))
+    tied = text.boolean("tie_word_embeddings", default=tied_default)
+    weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
+    heads = read_heads(text, hidden_size=hidden_size)
+    max_model_len = read_max_model_len(text)
+    # The table of cosines and sines that each rank keeps for all positions (layers/rotary_embedding).
+    rotary_size = text.integer("qk_rope_head_dim", default=heads.size)
+    weights.append(
+        Weight(module="rotary", rows=max_model_len, columns=rotary_size, shard=Shard.REPLICATED, linear=False)
+    )
+    return Architecture(
+        name=name,
+        kind=kind,
+        hidden_size=hidden_size,
+        intermediate_size=max(block.dense_size if _has_dense(text, block, num_layers) else 0, block.shared_size),
+        gated=block.gated,
+        num_layers=num_layers,
+        num_attention_heads=heads.query,
+        num_kv_heads=heads.kv,
+        head_size=heads.size,
+        vocab_size=vocab_size,
+        max_model_len=max_model_len,
+        dtype=_dtype(root, text),
+        caches=tuple(caches),
+        weights=tuple(weights),
+        mixture=block.mixture,
+        vision=read_vision(root, hidden_size=hidden_size) if text is not root or root.has("vision_config") else None,
+        num_mtp_layers=text.integer(
+            "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", default=0, minimum=0
+        ),
+    )
+
+
+def _check_generates(root: ConfigReader) -> str:
+    """The first architecture's name, if it generates text."""
+    names = [str(each) for each in root.sequence("architectures")]
+    name = names[0] if names else ""
+    if root.boolean("is_encoder_decoder", default=False):
+        raise UnsupportedModelError("is_encoder_decoder", value=True, expected="only decoders are served; encoder-decoders are not")
+    if name and not name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForVision2Seq", "ChatModel")):
+        raise UnsupportedModelError(
+            "architectures",
+            names,
+            "a text generator (…ForCausalLM, …ForConditionalGeneration) is expected; embedding, rerank and classifier models are not served",
+        )
+    return name or root.text("model_type", default="unnamed")
+
+
+def _count_layers(text: ConfigReader) -> int:
+    layers = text.integer("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if layers > MAX_LAYERS:
+        raise text.error("num_hidden_layers", f"at most {MAX_LAYERS} layers is expected")
+    return layers
+
+
+def _tied_by_default(text: ConfigReader) -> bool:
+    """What transformers assumes when a config doesn't say: true for the families with scaled embeddings."""
+    return text.has("final_logit_softcapping", "query_pre_attn_scalar")
+
+
+def _has_dense(text: ConfigReader, block: FeedForward, num_layers: int) -> bool:
+    return block.mixture is None or block.dense_beside_experts or not all(sparse_layers(text, num_layers))
+
+
+def _embeddings(hidden_size: int, vocab_size: int, num_layers: int, *, tied: bool) -> list[Weight]:
+    names = ("embed_tokens",) if tied else ("embed_tokens", "lm_head")
+    weights = [
+        Weight(module=name, rows=vocab_size, columns=hidden_size, shard=Shard.VOCABULARY, linear=name == "lm_head")
+        for name in names
+    ]
+    norms = 2 * num_layers + 1
+    weights.append(Weight(module="norms", rows=norms, columns=hidden_size, shard=Shard.REPLICATED, linear=False))
+    return weights
+
+
+Layers = tuple[list[Weight], list[LayerCache], str]
+
+
+def _layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
+    """Weights and caches of all layers, and the kind of model in words."""
+    if text.has("hybrid_override_pattern"):
+        return _pattern_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
+    if text.has("kv_lora_rank"):
+        return _latent_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
+    return _grouped_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
+
+
+def _feed_forward(index: int, block: FeedForward, *, sparse: bool, hidden_size: int) -> list[Weight]:
+    prefix = f"layers.{index}.mlp"
+    weights: list[Weight] = []
+    if sparse:
+        weights += expert_weights(prefix, block, hidden_size=hidden_size)
+    if not sparse or block.dense_beside_experts:
+        weights += dense_weights(prefix, block.dense_size, gated=block.gated, hidden_size=hidden_size)
+    return weights
+
+
+def _latent_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
+    latent = read_latent(text)
+    sparse = sparse_layers(text, num_layers) if block.mixture else [False] * num_layers
+    weights: list[Weight] = []
+    caches: list[LayerCache] = []
+    for index in range(num_layers):
+        weights += latent_weights(f"layers.{index}.self_attn", latent, hidden_size=hidden_size)
+        weights += _feed_forward(index, block, sparse=sparse[index], hidden_size=hidden_size)
+        caches += latent_caches(latent)
+    return weights, caches, "latent attention" + (", mixture of experts" if block.mixture else "")
+
+
+def _layer_types(text: ConfigReader, num_layers: int) -> tuple[list[str], int]:
+    """Types and window; a bare `full_attention_interval` means linear attention in between."""
+    interval = text.integer("full_attention_interval", default=0, minimum=0)
+    if interval and not text.has("layer_types"):
+        return [FULL if (index + 1) % interval == 0 else _LINEAR for index in range(num_layers)], 0
+    types, window = read_windows(text, num_layers)
+    unknown = set(types) - {FULL, SLIDING, CHUNKED, _LINEAR, _MAMBA, _PLAIN}
+    if unknown:
+        raise text.error("layer_types", f"the layer type {sorted(unknown)[0]!r} is not known to the sizing model")
+    return types, window
+
+
+def _grouped_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
+    types, window = _layer_types(text, num_layers)
+    sliding_heads = read_heads(text, hidden_size=hidden_size)
+    full_heads = read_full_heads(text, sliding_heads)
+    delta = read_delta_network(text) if _LINEAR in types else None
+    mamba = read_mamba(text) if _MAMBA in types else None
+    sparse = sparse_layers(text, num_layers) if block.mixture else [False] * num_layers
+    weights: list[Weight] = []
+    caches: list[LayerCache] = []
+    for index, layer_type in enumerate(types):
+        if layer_type == _LINEAR and delta:
+            weights += delta_weights(f"layers.{index}.linear_attn", delta, hidden_size=hidden_size)
+            caches.append(delta_cache(delta))
+        elif layer_type == _MAMBA and mamba:
+            weights += mamba_weights(f"layers.{index}.mamba", mamba, hidden_size=hidden_size)
+            caches.append(mamba_cache(mamba))
+        else:
+            heads = sliding_heads if layer_type in {SLIDING, CHUNKED} else full_heads
+            weights += attention_weights(f"layers.{index}.self_attn", heads, hidden_size=hidden_size)
+            caches.append(attention_cache(heads, layer_type, window))
+        weights += _feed_forward(index, block, sparse=sparse[index], hidden_size=hidden_size)
+    return weights, caches, _kind_in_words(types, block)
+
+
+def _kind_in_words(types: list[str], block: FeedForward) -> str:
+    words = ["mixture of experts" if block.mixture else "dense"]
+    for layer_type, word in ((SLIDING, "sliding window"), (CHUNKED, "chunked attention"), (_LINEAR, "linear attention"), (_MAMBA, "Mamba")):
+        if layer_type in types:
+            words.append(f"{word} in {types.count(layer_type)} of {len(types)} layers")
+    return ", ".join(words)
+
+
+def _pattern_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
+    """Layers that are one thing each, by a string: M Mamba, * attention, E experts, - dense feed-forward."""
+    pattern = text.text("hybrid_override_pattern")
+    if len(pattern) != num_layers or set(pattern) - set(_PATTERN):
+        raise text.error("hybrid_override_pattern", f"{num_layers} letters out of M, *, E and - are expected")
+    mamba = read_mamba(text)
+    heads = read_heads(text, hidden_size=hidden_size)
+    weights: list[Weight] = []
+    caches: list[LayerCache] = []
+    for index, letter in enumerate(pattern):
+        prefix = f"layers.{index}.mixer"
+        if letter == "M":
+            weights += mamba_weights(prefix, mamba, hidden_size=hidden_size)
+            caches.append(mamba_cache(mamba))
+        elif letter == "*":
+            weights += attention_weights(prefix, heads, hidden_size=hidden_size)
+            caches.append(attention_cache(heads, FULL, 0))
+        elif letter == "E":
+            weights += expert_weights(prefix, block, hidden_size=hidden_size)
+        else:
+            weights += dense_weights(prefix, block.dense_size, gated=block.gated, hidden_size=hidden_size)
+    return weights, caches, ", ".join(f"{_PATTERN[each]} in {pattern.count(each)} layers" for each in sorted(set(pattern)))
+
+
+def read_max_model_len(text: ConfigReader) -> int:
+    """The longest context that vLLM derives (config/model.py): YaRN multiplies the original length."""
+    longest = text.integer("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "model_max_length")
+    scaling = text.nested("rope_scaling") or text.nested("rope_parameters")
+    if scaling is None or scaling.text("rope_type", "type") != "yarn":
+        return longest
+    original = scaling.integer("original_max_position_embeddings", default=longest)
+    return max(longest, int(original * scaling.number("factor", 1.0)))
+
+
+def _dtype(root: ConfigReader, text: ConfigReader) -> str:
+    """The checkpoint's dtype. vLLM's `auto` runs float32 checkpoints in float16 or bfloat16 (config/model.py)."""
+    dtype = text.text("torch_dtype", "dtype", default=root.text("torch_dtype", "dtype", default="bfloat16"))
+    dtype = dtype.removeprefix("torch.")
+    if dtype not in DTYPE_BYTES:
+        raise text.error("torch_dtype", "one of " + ", ".join(sorted(DTYPE_BYTES)) + " is expected")
+    return dtype

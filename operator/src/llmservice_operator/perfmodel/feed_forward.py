@@ -1,0 +1,128 @@
+"""Feed-forward layers: gated or plain, dense or a mixture of experts with shared ones."""
+
+from dataclasses import dataclass
+
+from llmservice_operator.perfmodel.config_reader import ConfigReader
+from llmservice_operator.perfmodel.shapes import Mixture, Shard, Weight
+
+_UNGATED_ACTIVATIONS = frozenset({"relu2", "relu", "gelu_new", "gelu_fast", "quick_gelu"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForward:
+    """What follows attention in each layer."""
+
+    gated: bool
+    dense_size: int
+    """Of the layers without experts, and of dense blocks beside experts."""
+    mixture: Mixture | None
+    shared_size: int
+    """Of the shared experts of a layer together."""
+    shared_gate: bool
+    """The shared expert's output is gated by a vector."""
+    dense_beside_experts: bool
+    """Every layer has a dense block as well as experts."""
+
+
+def read_gated(config: ConfigReader) -> bool:
+    """Whether the feed-forward is gated: all RMS-norm models with silu or gelu are, LayerNorm's are not."""
+    activation = config.text("mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function", default="silu")
+    if activation in _UNGATED_ACTIVATIONS:
+        return False
+    layer_norm = config.has("layer_norm_epsilon", "norm_epsilon", "layer_norm_eps") and not config.has("rms_norm_eps")
+    return activation in {"silu", "swish", "swiglu"} or not layer_norm
+
+
+def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
+    """The sizes of dense, routed and shared feed-forwards."""
+    experts = config.integer("num_experts", "n_routed_experts", "num_local_experts", default=0, minimum=0)
+    dense_size = config.integer("intermediate_size", "n_inner", "ffn_dim", default=0 if experts else 4 * hidden_size, minimum=0)
+    gated = read_gated(config)
+    if experts <= 1:
+        return FeedForward(
+            gated=gated, dense_size=dense_size, mixture=None, shared_size=0, shared_gate=False, dense_beside_experts=False
+        )
+    if config.has("intermediate_size_mlp"):
+        expert_size, dense_size = dense_size, config.integer("intermediate_size_mlp")
+        shared_size = expert_size
+    else:
+        expert_size = config.integer("moe_intermediate_size", "expert_intermediate_size", default=dense_size)
+        shared_size = _shared_size(config, expert_size)
+    per_token = config.integer("num_experts_per_tok", "experts_per_token", "top_k_experts", "num_experts_per_token", "moe_topk")
+    if per_token > experts:
+        raise config.error("num_experts_per_tok", f"at most the {experts} experts is expected")
+    return FeedForward(
+        gated=gated,
+        dense_size=dense_size,
+        mixture=Mixture(experts=experts, experts_per_token=per_token, intermediate_size=expert_size),
+        shared_size=shared_size,
+        shared_gate=config.has("shared_expert_intermediate_size"),
+        dense_beside_experts=config.boolean("enable_moe_block", default=False),
+    )
+
+
+def _shared_size(config: ConfigReader, expert_size: int) -> int:
+    """Shared experts of a layer together; four ways to say it."""
+    given = config.integer(
+        "moe_shared_expert_intermediate_size",
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        default=0,
+        minimum=0,
+    )
+    if given:
+        return given
+    return config.integer("n_shared_experts", "num_shared_experts", default=0, minimum=0) * expert_size
+
+
+def sparse_layers(config: ConfigReader, num_layers: int) -> list[bool]:
+    """Which layers have experts, where a config has experts at all."""
+    dense = {int(each) for each in config.sequence("mlp_only_layers") if isinstance(each, int)}
+    first_dense = config.integer("first_k_dense_replace", default=0, minimum=0)
+    step = config.integer("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", default=1)
+    if isinstance(config.values.get("moe_layer_freq"), list):
+        flags = config.sequence("moe_layer_freq")
+        return [bool(flags[index]) if index < len(flags) else True for index in range(num_layers)]
+    by_step = config.has("decoder_sparse_step", "interleave_moe_layer_step")
+    return [
+        index not in dense and index >= first_dense and ((index + 1) % step == 0 if by_step else index % step == 0)
+        for index in range(num_layers)
+    ]
+
+
+def dense_weights(
+    prefix: str, size: int, *, gated: bool, hidden_size: int, shard: Shard = Shard.TENSOR
+) -> list[Weight]:
+    """One dense feed-forward."""
+    names = ("gate_proj", "up_proj") if gated else ("up_proj",)
+    weights = [Weight(module=f"{prefix}.{name}", rows=size, columns=hidden_size, shard=shard) for name in names]
+    weights.append(Weight(module=f"{prefix}.down_proj", rows=hidden_size, columns=size, shard=shard))
+    return weights
+
+
+def expert_weights(prefix: str, block: FeedForward, *, hidden_size: int) -> list[Weight]:
+    """Router, routed experts and shared experts of one layer."""
+    mixture = block.mixture
+    if mixture is None:
+        return []
+    weights = [
+        Weight(
+            module=f"{prefix}.gate", rows=mixture.experts, columns=hidden_size, shard=Shard.REPLICATED, linear=False
+        )
+    ]
+    names = ("gate_proj", "up_proj") if block.gated else ("up_proj",)
+    for name in (*names, "down_proj"):
+        down = name == "down_proj"
+        weights.append(
+            Weight(
+                module=f"{prefix}.experts.{name}",
+                rows=hidden_size if down else mixture.intermediate_size,
+                columns=mixture.intermediate_size if down else hidden_size,
+                shard=Shard.TENSOR,
+                copies=mixture.experts,
+                expert=True,
+            )
+        )
+    if block.shared_size:
+        weights += dense_weights(f"{prefix}.shared_expert", block.shared_size, gated=block.gated, hidden_size=hidden_size)
+    return weights

@@ -1,0 +1,165 @@
+"""KV cache: bytes of a page, groups, blocks, and how many requests they hold.
+
+Follows vLLM 0.33 v1/core/kv_cache_planning.py and v1/kv_cache_interface.py; the rules hold since 0.11.
+"""
+
+from dataclasses import dataclass
+
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, AttentionCache, LayerCache, StateCache, ceil_div
+
+GPU_BLOCK_SIZE = 16
+CPU_BLOCK_SIZE = 128
+
+_ONE_BYTE = frozenset({"fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8_per_token_head", "fp8_per_token_head"})
+_HALF_BYTE = frozenset({"nvfp4", "nvfp4_4over6", "int4_per_token_head"})
+
+
+def element_bytes(kv_cache_dtype: str, model_dtype: str) -> float:
+    """Bytes of one cached element (config/cache.py); `auto` is the model's dtype.
+
+    NVFP4 and INT4 carry their scales in 1/8 of the elements. Raises KeyError for a dtype that isn't known.
+    """
+    if kv_cache_dtype == "auto":
+        return DTYPE_BYTES[model_dtype]
+    if kv_cache_dtype in _ONE_BYTE:
+        return 1.0
+    if kv_cache_dtype in _HALF_BYTE:
+        return 0.5625
+    return DTYPE_BYTES[kv_cache_dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """What the cache's layout depends on, beside the model."""
+
+    kv_cache_dtype: str
+    """Resolved: a checkpoint's own wish counts as given."""
+    model_dtype: str
+    tensor_parallel_size: int
+    block_size: int
+    max_num_batched_tokens: int
+    prefix_caching: bool
+    batches_in_flight: int = 2
+    """2 with asynchronous scheduling (config/vllm.py); windows keep that many batches' tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Layers of one kind that share a block table."""
+
+    layers: int
+    sample: LayerCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLayout:
+    """Groups over one pool of blocks, on one rank."""
+
+    groups: tuple[Group, ...]
+    block_size: int
+    """Tokens of one block of full attention; raised for hybrids until an attention page holds a state."""
+    bytes_per_block: int
+    settings: CacheSettings
+
+    def blocks_per_request(self, tokens: int) -> int:
+        """Blocks that one request of this length holds over all groups."""
+        return sum(self._group_blocks(group, tokens) for group in self.groups)
+
+    def _group_blocks(self, group: Group, tokens: int) -> int:
+        cache = group.sample
+        if isinstance(cache, StateCache):
+            return 2 if self.settings.prefix_caching else 1
+        size = self.block_size * _block_scale(cache, self)
+        in_flight = self.settings.batches_in_flight * self.settings.max_num_batched_tokens
+        if cache.kind == "sliding":
+            return ceil_div(min(cache.window - 1 + in_flight, tokens), size) + 1
+        if cache.kind == "chunked":
+            return ceil_div(min(cache.window + in_flight, tokens), size)
+        return ceil_div(tokens, size)
+
+    def needed_bytes(self, tokens: int) -> int:
+        """Bytes that the engine asks for before it serves one request of this length (the null block included)."""
+        return (self.blocks_per_request(tokens) + 1) * self.bytes_per_block
+
+    def blocks(self, available_bytes: int) -> int:
+        """Blocks of a pool of this size."""
+        return max(0, available_bytes) // self.bytes_per_block
+
+    def max_concurrency(self, available_bytes: int, tokens: int) -> float:
+        """Requests of this length that a pool holds, as the engine prints it."""
+        return self.blocks(available_bytes) / self.blocks_per_request(tokens)
+
+    def longest_request(self, available_bytes: int, limit: int) -> int:
+        """The longest request, at most `limit`, that a pool serves; 0 if not even one token."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.needed_bytes(middle) <= available_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def _block_scale(cache: AttentionCache, layout: CacheLayout) -> int:
+    """How many times more tokens a block of this layer holds, so that all pages are of one size."""
+    largest = max(
+        _token_bytes(group.sample, layout.settings) for group in layout.groups if isinstance(group.sample, AttentionCache)
+    )
+    own = _token_bytes(cache, layout.settings)
+    return max(1, int(largest // own)) if own else 1
+
+
+def _token_bytes(cache: AttentionCache, settings: CacheSettings) -> float:
+    """Bytes of one token in one layer on one rank. A latent is whole on every rank; heads are never fewer than one."""
+    heads = cache.kv_heads if cache.kind == "latent" else max(1, cache.kv_heads // settings.tensor_parallel_size)
+    return heads * (cache.key_size + cache.value_size) * element_bytes(settings.kv_cache_dtype, settings.model_dtype)
+
+
+def _state_bytes(cache: StateCache, settings: CacheSettings) -> int:
+    """Bytes of one state in one layer on one rank."""
+    conv = ceil_div(cache.conv_elements, settings.tensor_parallel_size) * DTYPE_BYTES[settings.model_dtype]
+    dtype = cache.state_dtype or settings.model_dtype
+    return conv + ceil_div(cache.state_elements, settings.tensor_parallel_size) * DTYPE_BYTES.get(dtype, 4)
+
+
+def bytes_per_token(architecture: Architecture, settings: CacheSettings) -> int:
+    """Bytes of one token over all layers that grow with the context, on one rank."""
+    return int(sum(_token_bytes(each, settings) for each in architecture.caches if isinstance(each, AttentionCache)))
+
+
+def cache_layout(architecture: Architecture, settings: CacheSettings) -> CacheLayout:
+    """Groups and block bytes of this model (`get_kv_cache_groups`).
+
+    Layers of one kind form one group. Several kinds are split into groups of about equal size that alias one pool:
+    the smallest kind's size, or the largest's where that is less than half as much more.
+    """
+    kinds: dict[LayerCache, int] = {}
+    for cache in architecture.caches:
+        kinds[cache] = kinds.get(cache, 0) + 1
+    block_size = _block_size(kinds, settings)
+    latent_only = all(isinstance(cache, AttentionCache) and cache.kind == "latent" for cache in kinds)
+    attention = [cache for cache in kinds if isinstance(cache, AttentionCache)]
+    page = int(max((_token_bytes(cache, settings) for cache in attention), default=0.0) * block_size)
+    state = max((_state_bytes(cache, settings) for cache in kinds if isinstance(cache, StateCache)), default=0)
+    page = max(page, state)
+    if len(kinds) == 1 or latent_only:
+        layers = sum(kinds.values())
+        total = int(sum(_token_bytes(cache, settings) * block_size * count for cache, count in kinds.items() if isinstance(cache, AttentionCache)))
+        group = Group(layers=layers, sample=next(iter(kinds)))
+        return CacheLayout(groups=(group,), block_size=block_size, bytes_per_block=total or page * layers, settings=settings)
+    smallest, largest = min(kinds.values()), max(kinds.values())
+    size = largest if largest < 1.5 * smallest else smallest
+    groups = tuple(
+        Group(layers=min(size, count), sample=cache) for cache, count in kinds.items() for _ in range(ceil_div(count, size))
+    )
+    return CacheLayout(groups=groups, block_size=block_size, bytes_per_block=size * page, settings=settings)
+
+
+def _block_size(kinds: dict[LayerCache, int], settings: CacheSettings) -> int:
+    """Raised for hybrids: align x ceil(state page / (align x bytes per token)) (platforms/interface.py)."""
+    states = [_state_bytes(cache, settings) for cache in kinds if isinstance(cache, StateCache)]
+    attention = [_token_bytes(cache, settings) for cache in kinds if isinstance(cache, AttentionCache)]
+    if not states or not attention:
+        return settings.block_size
+    return settings.block_size * max(1, ceil_div(max(states), int(settings.block_size * max(attention))))

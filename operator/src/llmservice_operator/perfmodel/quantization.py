@@ -1,0 +1,237 @@
+"""Bytes of a weight in a quantised checkpoint, and which weights stay as they were."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from llmservice_operator.perfmodel.config_reader import ConfigError, ConfigReader
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Weight, ceil_div
+
+_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.", "model.")
+_BLOCK_SCALE_BYTES = 4
+MXFP4_HIDDEN_PADDING, MXFP4_INTERMEDIATE_PADDING = 256, 128
+"""The MXFP4 kernels pad an expert's sides to these (seen in the weights of starts at TP 1, 2, 4 and 8)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How one weight is stored."""
+
+    name: str
+    bits: float
+    """Bits of one element, scales and zero points included."""
+    hidden_padding: int = 1
+    """The hidden side of an expert is padded to a multiple of this on each rank."""
+    intermediate_padding: int = 1
+
+
+FP8 = Format(name="FP8", bits=8.0)
+INT8 = Format(name="INT8", bits=8.0)
+NVFP4 = Format(name="NVFP4", bits=4.0 + 8.0 / 16)
+MXFP4 = Format(name="MXFP4", bits=4.0 + 8.0 / 32, hidden_padding=MXFP4_HIDDEN_PADDING, intermediate_padding=MXFP4_INTERMEDIATE_PADDING)
+MXFP8 = Format(name="MXFP8", bits=8.0 + 8.0 / 32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantization:
+    """What a checkpoint's `quantization_config` says. `default` None: nothing is quantised."""
+
+    method: str
+    default: Format | None
+    ignored: tuple[str, ...] = ()
+    """Module names, wildcards or `re:` patterns that stay as they were."""
+    by_module: Mapping[str, Format] | None = None
+    """Mixed precision: formats by module; what isn't listed stays as it was."""
+    experts_only: bool = False
+    kv_cache_dtype: str = ""
+    """The KV cache's dtype that the checkpoint asks for, as vLLM resolves `auto`; empty: the model's."""
+
+    def format_of(self, weight: Weight) -> Format | None:
+        """The format of this weight; None: the model's dtype."""
+        if not weight.linear or (self.experts_only and not weight.expert):
+            return None
+        if self.by_module is not None:
+            return _lookup(weight.module, self.by_module)
+        # vLLM gives the head its own class, which only a checkpoint that lists it by name quantises.
+        if self.default is None or weight.module == "lm_head":
+            return None
+        if any(_matches(weight.module, pattern) for pattern in self.ignored):
+            return None
+        return self.default
+
+
+UNQUANTIZED = Quantization(method="", default=None)
+
+
+def bare_name(module: str) -> str:
+    """A checkpoint's module name without the wrapper's prefixes."""
+    for prefix in _PREFIXES:
+        if module.startswith(prefix):
+            return module[len(prefix) :]
+    return module
+
+
+def _matches(module: str, pattern: str) -> bool:
+    if pattern.startswith("re:"):
+        try:
+            return re.search(pattern[3:], f"model.{module}") is not None
+        except re.error:
+            return False
+    bare = bare_name(pattern)
+    if "*" in bare:
+        return fnmatchcase(module, bare) or fnmatchcase(module, f"{bare}.*")
+    return module == bare or module.startswith(f"{bare}.") or f".{bare}." in f".{module}."
+
+
+def _lookup(module: str, formats: Mapping[str, Format]) -> Format | None:
+    """A module's format in a mixed checkpoint; experts are listed as one module."""
+    name = module
+    while name:
+        if name in formats:
+            return formats[name]
+        name = name.rpartition(".")[0]
+    return None
+
+
+def read_quantization(config: Mapping[str, Any]) -> Quantization:
+    """The scheme of a config.json, by its `quant_method` (transformers_utils/model_arch_config_convertor.py).
+
+    Raises ConfigError for a method that isn't known: its bytes would be a guess.
+    """
+    root = ConfigReader(config)
+    text = root.nested("text_config")
+    section = root.nested("quantization_config") or root.nested("compression_config")
+    section = section or (text.nested("quantization_config") if text else None)
+    if section is None:
+        return UNQUANTIZED
+    method = section.text("quant_method").lower()
+    if not method and section.has("quantization", "quant_algo"):
+        method = "modelopt"
+    readers = {
+        "fp8": _read_fp8, "fbgemm_fp8": _read_fp8, "mxfp4": _read_mxfp4, "gpt_oss_mxfp4": _read_mxfp4,
+        "compressed-tensors": _read_compressed_tensors, "modelopt": _read_modelopt, "modelopt_fp4": _read_modelopt,
+        "modelopt_mixed": _read_modelopt, "awq": _read_grouped_int, "gptq": _read_grouped_int, "auto-round": _read_grouped_int,
+        "bitsandbytes": _read_bitsandbytes,
+    }  # fmt: skip
+    if method not in readers:
+        raise section.error("quant_method", "one of " + ", ".join(sorted(readers)) + " is expected")
+    return readers[method](section)
+
+
+def online_quantization(name: str) -> Quantization | None:
+    """A 16-bit checkpoint that the engine quantises while it loads (`--quantization fp8`, ...); None: not one."""
+    formats = {
+        "fp8": FP8, "fp8_per_tensor": FP8, "fp8_per_block": FP8, "fp8_per_channel": FP8,
+        "int8_per_channel_weight_only": INT8, "mxfp8": MXFP8, "nvfp4_per_token": NVFP4,
+    }  # fmt: skip
+    return Quantization(method=f"online {name}", default=formats[name]) if name in formats else None
+
+
+def _names(section: ConfigReader, *keys: str) -> tuple[str, ...]:
+    return tuple(str(each) for key in keys for each in section.sequence(key))
+
+
+def _read_fp8(section: ConfigReader) -> Quantization:
+    block = [each for each in section.sequence("weight_block_size") if isinstance(each, int) and each > 0]
+    bits = 8.0 + (8.0 * _BLOCK_SCALE_BYTES / (block[0] * block[1]) if len(block) == 2 else 0.0)
+    ignored = _names(section, "modules_to_not_convert", "ignored_layers")
+    return Quantization(method="fp8", default=Format(name="FP8", bits=bits), ignored=ignored)
+
+
+def _read_mxfp4(section: ConfigReader) -> Quantization:
+    ignored = _names(section, "modules_to_not_convert")
+    return Quantization(method="mxfp4", default=MXFP4, ignored=ignored, experts_only=True)
+
+
+def _read_grouped_int(section: ConfigReader) -> Quantization:
+    """AWQ and GPTQ: a 16-bit scale and a zero point of the weight's own width per group."""
+    bits = section.integer("bits", "w_bit", default=4)
+    group = section.integer("group_size", "q_group_size", default=128, minimum=-1)
+    extra = (16.0 + bits) / group if group > 0 else 0.0
+    ignored = _names(section, "modules_to_not_convert", "modules_in_block_to_quantize_exclude")
+    method = section.text("quant_method").lower()
+    return Quantization(method=method, default=Format(name=f"INT{bits}", bits=bits + extra), ignored=ignored)
+
+
+def _read_bitsandbytes(section: ConfigReader) -> Quantization:
+    four = section.boolean("load_in_4bit", default=section.boolean("_load_in_4bit", default=False))
+    bits = 4.0 + 32.0 / 64 if four else 8.0
+    ignored = _names(section, "llm_int8_skip_modules")
+    return Quantization(method="bitsandbytes", default=Format(name="INT4" if four else "INT8", bits=bits), ignored=ignored)
+
+
+def _read_compressed_tensors(section: ConfigReader) -> Quantization:
+    groups = section.nested("config_groups")
+    if groups is None or not groups.values:
+        raise section.error("config_groups", "at least one group is expected")
+    first = groups.nested(next(iter(groups.values)))
+    weights = first.nested("weights") if first else None
+    if weights is None:
+        raise section.error("config_groups", "a group with `weights` is expected")
+    bits = float(weights.integer("num_bits"))
+    group = weights.integer("group_size", default=0, minimum=-1)
+    is_nvfp4 = bits == 4 and weights.text("type") == "float"
+    extra = (8.0 if is_nvfp4 else 16.0) / group if group > 0 else 0.0
+    kind = "FP" if weights.text("type") == "float" else "INT"
+    return Quantization(
+        method="compressed-tensors",
+        default=Format(name=f"{kind}{int(bits)}", bits=bits + extra),
+        ignored=_names(section, "ignore"),
+        kv_cache_dtype="fp8" if section.has("kv_cache_scheme") else "",
+    )
+
+
+_MODELOPT = {
+    "FP8": FP8, "FP8_PER_CHANNEL_PER_TOKEN": FP8, "FP8_PB_WO": FP8, "NVFP4": NVFP4, "W4A16_NVFP4": NVFP4,
+    "W4A8_NVFP4_FP8": NVFP4, "MXFP8": MXFP8,
+}  # fmt: skip
+
+
+def _read_modelopt(section: ConfigReader) -> Quantization:
+    """ModelOpt, in both of its forms: flat, or under `quantization` as in hf_quant_config.json."""
+    inner = section.nested("quantization") or section
+    algorithm = inner.text("quant_algo")
+    kv = {"FP8": "fp8_e4m3", "NVFP4": "nvfp4"}.get(inner.text("kv_cache_quant_algo").upper(), "")
+    kv = kv or ("fp8_e4m3" if inner.has("kv_cache_scheme") else "")
+    ignored = _names(inner, "exclude_modules", "ignore")
+    if algorithm == "MIXED_PRECISION":
+        return Quantization(method="modelopt_mixed", default=None, by_module=_mixed_formats(inner), kv_cache_dtype=kv)
+    if algorithm not in _MODELOPT:
+        raise inner.error("quant_algo", "one of " + ", ".join(sorted(_MODELOPT)) + " or MIXED_PRECISION is expected")
+    return Quantization(method="modelopt", default=_MODELOPT[algorithm], ignored=ignored, kv_cache_dtype=kv)
+
+
+def _mixed_formats(inner: ConfigReader) -> dict[str, Format]:
+    layers = inner.nested("quantized_layers")
+    if layers is None:
+        raise inner.error("quantized_layers", "an object of module names is expected for MIXED_PRECISION")
+    formats: dict[str, Format] = {}
+    for module in layers.values:
+        entry = layers.nested(module)
+        algorithm = entry.text("quant_algo") if entry else ""
+        if algorithm not in _MODELOPT:
+            raise ConfigError(f"{layers.path}.{module}", algorithm, "a known quant_algo is expected")
+        formats[bare_name(module)] = _MODELOPT[algorithm]
+    return formats
+
+
+def weight_bytes(weight: Weight, quantization: Quantization, *, dtype: str, tensor_parallel_size: int) -> int:
+    """Bytes of this weight on one rank."""
+    fmt = quantization.format_of(weight)
+    if fmt is None:
+        return weight.elements(tensor_parallel_size) * DTYPE_BYTES[dtype]
+    if fmt.hidden_padding > 1:
+        return _padded_bytes(weight, fmt, tensor_parallel_size)
+    return int(weight.elements(tensor_parallel_size) * fmt.bits / 8)
+
+
+def _padded_bytes(weight: Weight, fmt: Format, tensor_parallel_size: int) -> int:
+    """An expert whose shard is padded on both sides; the intermediate side is the one that is split."""
+    down = weight.module.endswith("down_proj")
+    hidden, intermediate = (weight.rows, weight.columns) if down else (weight.columns, weight.rows)
+    padded_hidden = ceil_div(hidden, fmt.hidden_padding) * fmt.hidden_padding
+    rank_size = ceil_div(intermediate, tensor_parallel_size)
+    padded_size = ceil_div(rank_size, fmt.intermediate_padding) * fmt.intermediate_padding
+    return int(padded_hidden * padded_size * weight.copies * fmt.bits / 8)

@@ -1,0 +1,148 @@
+"""What a model is made of, as far as memory is concerned: weights, caches and how they shard."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+DTYPE_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+"""Bytes of one element by the names that configs and vLLM's --dtype use."""
+
+VOCAB_PADDING = 64
+"""vLLM pads the vocabulary to a multiple of this (layers/vocab_parallel_embedding.py)."""
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """The quotient, rounded up."""
+    return -(-numerator // denominator)
+
+
+class Shard(Enum):
+    """How vLLM spreads a weight over tensor-parallel ranks."""
+
+    TENSOR = "tensor"
+    """Column- or row-parallel: an equal share on each rank."""
+    HEADS = "heads"
+    """By KV heads; a head is replicated when there are fewer heads than ranks (layers/linear.py)."""
+    VOCABULARY = "vocabulary"
+    """By rows of the padded vocabulary."""
+    REPLICATED = "replicated"
+    """Whole on each rank: norms, routers, MLA's down-projections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """One weight matrix, or as many of one shape as there are experts."""
+
+    module: str
+    """Name within the language model, such as `layers.3.self_attn.q_proj`: quantisation excludes by name."""
+    rows: int
+    """Output features."""
+    columns: int
+    """Input features; 1 for a vector."""
+    shard: Shard
+    copies: int = 1
+    """How many of this shape: experts."""
+    heads: int = 1
+    """KV heads that the rows are made of, for Shard.HEADS."""
+    linear: bool = True
+    """Whether a quantisation method for linear layers applies at all (not to norms, embeddings, routers)."""
+    expert: bool = False
+    """Whether it is a routed expert's: some formats quantise nothing else."""
+
+    def elements(self, tensor_parallel_size: int) -> int:
+        """Elements on one rank."""
+        whole = self.rows * self.columns * self.copies
+        match self.shard:
+            case Shard.REPLICATED:
+                return whole
+            case Shard.TENSOR:
+                return ceil_div(whole, tensor_parallel_size)
+            case Shard.HEADS:
+                return whole * max(1, self.heads // tensor_parallel_size) // self.heads
+            case Shard.VOCABULARY:
+                padded = ceil_div(self.rows, VOCAB_PADDING) * VOCAB_PADDING
+                return ceil_div(padded, tensor_parallel_size) * self.columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCache:
+    """What one attention layer keeps per token."""
+
+    kind: Literal["full", "sliding", "chunked", "latent"]
+    kv_heads: int
+    key_size: int
+    """Elements of one key head; for `latent` the latent and the rotary part together."""
+    value_size: int
+    """Elements of one value head; 0 for `latent`."""
+    window: int = 0
+    """Tokens that stay visible, for `sliding` and `chunked`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCache:
+    """What one linear-attention or Mamba layer keeps per request, whatever its length."""
+
+    conv_elements: int
+    state_elements: int
+    state_dtype: str
+    """`float32`, ...; empty: the model's."""
+
+
+LayerCache = AttentionCache | StateCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisionTower:
+    """The encoder of a multimodal model."""
+
+    hidden_size: int
+    intermediate_size: int
+    merged_patches: int
+    """Patches that become one token of the language model."""
+    weights: tuple[Weight, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """Routed experts."""
+
+    experts: int
+    experts_per_token: int
+    intermediate_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """Shapes of one model, read from its config.json."""
+
+    name: str
+    """`architectures[0]`, for messages; no size depends on it."""
+    kind: str
+    """In words: `dense`, `mixture of experts`, ..."""
+    hidden_size: int
+    intermediate_size: int
+    """The largest dense feed-forward of a layer (shared experts count); 0 where there is none."""
+    gated: bool
+    """Whether the feed-forward has a gate beside its up-projection."""
+    num_layers: int
+    num_attention_heads: int
+    num_kv_heads: int
+    head_size: int
+    vocab_size: int
+    max_model_len: int
+    """The longest context that the config allows, RoPE scaling included."""
+    dtype: str
+    caches: tuple[LayerCache, ...]
+    """One entry for each layer that keeps something."""
+    weights: tuple[Weight, ...]
+    mixture: Mixture | None
+    vision: VisionTower | None
+    num_mtp_layers: int
+    """Multi-token-prediction layers: in the checkpoint, not loaded unless speculation asks for them."""
+    notes: tuple[str, ...] = ()
+    """What had to be assumed."""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether some layer keeps a state per request (linear attention, Mamba)."""
+        return any(isinstance(cache, StateCache) for cache in self.caches)
