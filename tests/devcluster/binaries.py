@@ -71,6 +71,7 @@ PROGRAMS: tuple[Program, ...] = (
     _containerd("ctr"),
     Program(name="coredns", module="coredns", package="."),
     Program(name="helm", module="helm", package="helm.sh/helm/v4/cmd/helm"),
+    Program(name="gpu-plugin", module="deviceplugin", package="."),
     Program(name="pause", module="static", package="./pause"),
     Program(name="echo", module="static", package="./echo"),
 )

@@ -12,13 +12,13 @@ import ctypes
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from devcluster import network, processes
 from devcluster.errors import DevclusterError
 from devcluster.layout import MAX_NODES, Layout, NodeLayout
-from devcluster.node import cni_network_name
+from devcluster.node import PRIVATE_FOLDERS
 from devcluster.processes import ProcessId
 from devcluster.shell import run
 
@@ -34,11 +34,15 @@ def destroy(layout: Layout) -> None:
     kill_processes(layout)
     nodes = existing_nodes(layout)
     for node in nodes:
-        remove_traces(layout, node)
+        remove_cgroups(node)
     unmount_below(layout.folder)
     if not layout.spec.light:
         network.remove(layout, nodes)
     run(["rm", "-rf", "--one-file-system", str(layout.folder)])
+    for folder in () if layout.spec.light else PRIVATE_FOLDERS:
+        # Made as mount points if they were not there; another program's folder is not empty.
+        with contextlib.suppress(OSError):
+            Path(folder).rmdir()
 
 
 def existing_nodes(layout: Layout) -> tuple[NodeLayout, ...]:
@@ -48,12 +52,23 @@ def existing_nodes(layout: Layout) -> tuple[NodeLayout, ...]:
 
 
 def kill_processes(layout: Layout) -> None:
-    """SIGKILLs until a look finds nothing: a runtime may start one more shim while it is being killed."""
+    """SIGKILLs all processes of the cluster."""
+    _kill(layout.spec.name, layout.marker, existing_nodes(layout), only=lambda _: True)
+
+
+def kill_node(layout: Layout, node: NodeLayout) -> None:
+    """SIGKILLs all processes of one node: those in its network namespace, and all its containers."""
+    namespace = network.namespace_id(node)
+    _kill(layout.spec.name, layout.marker, (node,), only=lambda process: network.namespace_of(process.pid) == namespace)
+
+
+def _kill(name: str, marker: str, nodes: tuple[NodeLayout, ...], *, only: Callable[[ProcessId], bool]) -> None:
+    """Kills until a look finds nothing: a runtime may start one more shim while it is being killed."""
     left: list[ProcessId] = []
     for _ in range(5):
         # Containers first: once their shim is gone, only runc's record tells whose they are.
-        containers = [process for node in existing_nodes(layout) for process in container_processes(node)]
-        found = processes.marked(layout.marker)
+        containers = [process for node in nodes for process in container_processes(node)]
+        found = [process for process in processes.marked(marker) if only(process)]
         shims = [process for process in found if _is_shim(process)]
         everything = {*containers, *found, *processes.children_of(shims)}
         if not everything:
@@ -63,7 +78,7 @@ def kill_processes(layout: Layout) -> None:
         left = processes.kill_all(everything)
     if left:
         pids = ", ".join(str(process.pid) for process in left)
-        raise DevclusterError(f"processes {pids} of cluster {layout.spec.name!r} do not end on SIGKILL; see `ps -o stat`")
+        raise DevclusterError(f"processes {pids} of cluster {name!r} do not end on SIGKILL; see `ps -o pid,stat,wchan`")
 
 
 def container_processes(node: NodeLayout) -> list[ProcessId]:
@@ -87,22 +102,13 @@ def _is_shim(process: ProcessId) -> bool:
         return False
 
 
-def remove_traces(layout: Layout, node: NodeLayout) -> None:
-    """Removes what the runtime and its network plugins keep outside the node's folder."""
-    for bundle in node.containerd_state.glob("io.containerd.runtime.v2.task/k8s.io/*"):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            address = json.loads((bundle / "bootstrap.json").read_text())["address"]
-            Path(address.removeprefix("unix://")).unlink(missing_ok=True)
+def remove_cgroups(node: NodeLayout) -> None:
+    """Removes the empty control groups of a node's containers."""
     containers = {path.name for path in node.runc_root.glob("k8s.io/*")}
-    for cgroup in Path("/sys/fs/cgroup").glob("**/k8s.io/*"):
+    for cgroup in Path("/sys/fs/cgroup").glob("**/k8s.io/*") if containers else ():
         if cgroup.name in containers:
             with contextlib.suppress(OSError):
                 cgroup.rmdir()
-    for result in Path("/var/lib/cni/results").glob(f"{cni_network_name(layout, node)}-*"):
-        result.unlink(missing_ok=True)
-    for link in Path("/var/log/containers").glob("*.log"):
-        if link.is_symlink() and str(link.readlink()).startswith(f"{node.folder}/"):
-            link.unlink(missing_ok=True)
 
 
 def mounts_below(folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from devcluster.binaries import LIGHT_PROGRAMS, Binaries
 from devcluster.control_plane import Component
 from devcluster.errors import DevclusterError, StartError
 from devcluster.faults import Faults
-from devcluster.layout import Layout, Spec, current_state_root, validate
+from devcluster.layout import Layout, NodeLayout, Spec, current_state_root, validate
 from devcluster.shell import run
 from devcluster.supervision import Supervisor, answers_ok, current_environ
 
@@ -130,7 +131,6 @@ class LightCluster:
             spec = self._registry.find(self.name)
             if spec is not None:
                 cleanup.destroy(Layout(root=self._registry.root, spec=spec))
-        (self._registry.root / f".{self.name}.lock").unlink(missing_ok=True)
 
     def _programs(self) -> tuple[str, ...] | None:
         return LIGHT_PROGRAMS
@@ -275,7 +275,7 @@ class Cluster(LightCluster):
 
     def _node_components(self, index: int) -> list[Component]:
         layout = self.layout
-        builders = [node.containerd, node.kubelet, node.kube_proxy]
+        builders = [node.holder, node.containerd, node.kubelet, node.kube_proxy]
         if layout.spec.gpus:
             builders.append(node.device_plugin)
         return [build(layout, layout.node(index)) for build in builders]
@@ -319,20 +319,29 @@ class Cluster(LightCluster):
             network.remove(layout, cleanup.existing_nodes(layout))
             network.create_bridge(layout)
         for each in layout.nodes:
-            if not network.node_exists(each):
-                for component in self._node_components(each.index):
-                    self.supervisor.kill(component.name)
-                network.remove_node(each)
-                network.create_node(layout, each)
-                network.route_new_pods(layout, each)
+            if not network.node_exists(each) or self.supervisor.process(each.holder) is None:
+                self._boot_node(each)
             network.set_link(each, up=True)
         network.route_services(layout)
+
+    def _boot_node(self, each: NodeLayout) -> None:
+        """Makes the node's namespaces anew, as a machine's start does; its images and its pods' folders stay."""
+        layout, supervisor = self.layout, self.supervisor
+        cleanup.kill_node(layout, each)
+        network.remove_node(each)
+        network.create_node(layout, each)
+        network.route_new_pods(layout, each)
+        shutil.rmtree(each.containerd_state, ignore_errors=True)
+        shutil.rmtree(each.runc_root, ignore_errors=True)
+        supervisor.ensure(node.holder(layout, each))
 
     def _while_control_plane_starts(self) -> None:
         """Container runtimes need no API server: they start beside it, and get their pause image."""
         layout = self.layout
         pause = layout.folder / "pause.tar"
         images.write_archive(pause, name=node.PAUSE_IMAGE, program=self._binaries.path("pause"))
+        for each in layout.nodes:
+            self.supervisor.wait_program(node.holder(layout, each), timeout_seconds=START_SECONDS)
         runtimes = [node.containerd(layout, each) for each in layout.nodes]
         for runtime in runtimes:
             self.supervisor.ensure(runtime)

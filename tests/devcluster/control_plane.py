@@ -28,7 +28,9 @@ USERS: Mapping[str, tuple[str, ...]] = {
 class Component:
     """One process: its command, the files written before it starts, and where it runs.
 
-    ``readiness`` is a URL that answers 200 once it works; ``program`` is the name in the binaries' cache.
+    ``readiness`` is a URL that answers 200 once it works; ``program`` is the name in the binaries' cache;
+    ``wrapper`` is a command that ends by becoming the program; ``holder`` names the component whose mount namespace
+    this one enters.
     """
 
     name: str
@@ -36,7 +38,9 @@ class Component:
     arguments: tuple[str, ...]
     files: Mapping[Path, str] = field(default_factory=dict)
     folders: tuple[Path, ...] = ()
+    wrapper: tuple[str, ...] = ()
     network_namespace: str | None = None
+    holder: str | None = None
     readiness: str | None = None
 
 

@@ -118,6 +118,11 @@ class NodeLayout:
     folder: Path
 
     @property
+    def holder(self) -> str:
+        """The component that holds this node's mount namespace."""
+        return f"holder-{self.index}"
+
+    @property
     def containerd_socket(self) -> Path:
         return self.folder / "containerd.sock"
 
@@ -132,6 +137,11 @@ class NodeLayout:
     @property
     def runc_root(self) -> Path:
         return self.folder / "runc"
+
+    @property
+    def unhealthy_gpus(self) -> Path:
+        """Indexes of accelerators that are reported unhealthy, one a line."""
+        return self.folder / "unhealthy-gpus"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,22 @@ def link_exists(node: NodeLayout) -> bool:
     return Path(f"/sys/class/net/{node.host_interface}").exists()
 
 
+def namespace_id(node: NodeLayout) -> int | None:
+    """Identifies the node's network namespace (its inode); None if there is none."""
+    try:
+        return Path(f"/run/netns/{node.network_namespace}").stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def namespace_of(pid: int) -> int | None:
+    """Identifies the network namespace of a process; None if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError:
+        return None
+
+
 def create_bridge(layout: Layout) -> None:
     """Makes the bridge, the translation for pods' traffic to the outside, and turns forwarding on."""
     run(["ip", "-batch", "-"], stdin=bridge_commands(layout))

@@ -13,6 +13,36 @@ PAUSE_IMAGE = "llmservice.dev/devcluster/pause:1"
 CNI_PLUGINS = Path("/usr/lib/cni")
 
 
+# Folders whose place is compiled into kubelet, containerd or the network plugins. Each node sees its own.
+PRIVATE_FOLDERS = ("/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd")
+
+# $1 is the node's folder; what follows is the program that then holds the namespace. Mounts made on the machine
+# show inside, those made inside stay there; between the node's own processes they are shared, as on a real node.
+_HOLD = """
+set -e
+private="$1/private"; shift
+for folder in {folders}; do
+  mkdir -p "$folder" "$private$folder"
+  mount --bind "$private$folder" "$folder"
+done
+mount --make-rshared /
+exec "$@"
+""".format(folders=" ".join(PRIVATE_FOLDERS))
+
+
+def holder(layout: Layout, node: NodeLayout) -> Component:
+    """Holds the node's mount namespace, which the node's other components enter."""
+    del layout
+    unshare = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _HOLD, "sh", str(node.folder))
+    return Component(
+        name=node.holder,
+        program="pause",
+        arguments=(),
+        wrapper=unshare,
+        network_namespace=node.network_namespace,
+    )
+
+
 def containerd_config(node: NodeLayout) -> str:
     """containerd's configuration, version 3: everything of its own below the node's folder."""
     return f"""\
@@ -50,7 +80,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 
 def cni_network_name(layout: Layout, node: NodeLayout) -> str:
-    """Unique on the machine: results of the CNI library are cached under this name."""
+    """Names the network in the plugins' messages."""
     return f"devcluster-{layout.prefix}-{node.name}"
 
 
@@ -91,6 +121,7 @@ def containerd(layout: Layout, node: NodeLayout) -> Component:
         },
         folders=(node.folder / "tmp",),
         network_namespace=node.network_namespace,
+        holder=node.holder,
     )
 
 
@@ -152,6 +183,7 @@ def kubelet(layout: Layout, node: NodeLayout) -> Component:
         files={config: json.dumps(kubelet_config(layout, node), indent=2) + "\n"},
         folders=(node.kubelet_folder, node.folder / "volume-plugins"),
         network_namespace=node.network_namespace,
+        holder=node.holder,
         readiness=f"http://{node.address}:10248/healthz",
     )
 
@@ -181,7 +213,23 @@ def kube_proxy(layout: Layout, node: NodeLayout) -> Component:
         arguments=(f"--config={config}",),
         files={config: json.dumps(document, indent=2) + "\n"},
         network_namespace=node.network_namespace,
+        holder=node.holder,
         readiness=f"http://{node.address}:10256/livez",
+    )
+
+
+def device_plugin(layout: Layout, node: NodeLayout) -> Component:
+    """Advertises the accelerators to the kubelet, which keeps them over its own restarts."""
+    return Component(
+        name=f"gpu-plugin-{node.index}",
+        program="gpu-plugin",
+        arguments=(
+            f"-folder=/var/lib/kubelet/device-plugins",
+            f"-count={layout.spec.gpus}",
+            f"-unhealthy={node.unhealthy_gpus}",
+        ),
+        network_namespace=node.network_namespace,
+        holder=node.holder,
     )
 
 

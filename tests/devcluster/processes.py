@@ -94,16 +94,11 @@ def spawn(
     record: Path,
     log: Path,
     environ: Mapping[str, str],
-    network_namespace: str | None = None,
 ) -> ProcessId:
-    """Starts ``command`` in a session of its own, output appended to ``log``, and records it.
-
-    ``nsenter`` becomes the command by exec, so the recorded pid is the component's own.
-    """
-    prefix = [] if network_namespace is None else ["nsenter", f"--net=/run/netns/{network_namespace}", "--"]
+    """Starts ``command`` in a session of its own, output appended to ``log``, and records it."""
     with log.open("ab") as output:
         child = subprocess.Popen(
-            ["sh", "-c", _RECORD_AND_EXEC, "sh", *prefix, *command],
+            ["sh", "-c", _RECORD_AND_EXEC, "sh", *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -26,10 +26,18 @@ class Registry:
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Holds the lock of one cluster; the kernel frees it when its holder dies."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / f".{name}.lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+        path = self.root / f".{name}.lock"
+        while True:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with path.open("w") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if not _same_file(handle.fileno(), path):
+                    continue  # its last holder removed it while we waited: a lock that nobody else can see
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
 
     def find(self, name: str) -> Spec | None:
         """The spec of a cluster that exists, running or not."""
@@ -67,6 +75,13 @@ class Registry:
     def orphans(self) -> list[Spec]:
         """Clusters whose owning test process is gone."""
         return [spec for spec in self.all() if spec.owner and not ProcessId(*spec.owner).alive()]
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _check_change(found: Spec, wanted: Spec) -> None:

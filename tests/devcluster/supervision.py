@@ -54,13 +54,36 @@ class Supervisor:
         self.record(component.name).unlink(missing_ok=True)
         program = self._binaries.path(component.program)
         processes.spawn(
-            [str(program), *component.arguments],
+            [*self._enter(component), *component.wrapper, str(program), *component.arguments],
             record=self.record(component.name),
             log=self.log(component.name),
             environ=self._component_environ(program),
-            network_namespace=component.network_namespace,
         )
         return True
+
+    def _enter(self, component: Component) -> list[str]:
+        """The command that enters the component's namespaces and then becomes what follows; none for the host's."""
+        if component.network_namespace is None:
+            return []
+        enter = ["nsenter", f"--net=/run/netns/{component.network_namespace}"]
+        if component.holder is not None:
+            holder = self.process(component.holder)
+            if holder is None:
+                raise StartError(f"{component.name} needs {component.holder}, which does not run; run `up` again")
+            enter.append(f"--mount=/proc/{holder.pid}/ns/mnt")
+        return [*enter, "--"]
+
+    def wait_program(self, component: Component, *, timeout_seconds: float) -> None:
+        """Returns once the process has become its program: all that its wrapper does is then done."""
+        program = str(self._binaries.path(component.program))
+        self.wait_until(component.name, lambda: self._program_of(component.name) == program, timeout_seconds=timeout_seconds)
+
+    def _program_of(self, name: str) -> str | None:
+        process = self.process(name)
+        try:
+            return None if process is None else os.readlink(f"/proc/{process.pid}/exe")
+        except OSError:
+            return None
 
     def _component_environ(self, program: Path) -> dict[str, str]:
         # containerd looks for its shim on PATH; runc and the system's tools stand in /usr/sbin.
