@@ -20,12 +20,11 @@ def say(text: str) -> None:
     print(f"\n▸ {text}", flush=True)
 
 
-def follow_until_ready(cluster: Cluster) -> dict[str, float]:
-    """Print the service's line whenever it changes; the times at which its pod was created and it was Ready."""
-    seen: dict[str, float] = {}
+def follow_until_ready(cluster: Cluster) -> None:
+    """Print what the service says of itself whenever that changes, until it is Ready."""
     line_before = ""
     deadline = time.monotonic() + READY_WITHIN_SECONDS
-    for service in deploy.watch(cluster, "llmservice", NAMESPACE, SERVICE, deadline=deadline):
+    for service in deploy.watch(cluster, deploy.llmservice_path(NAMESPACE, SERVICE), deadline=deadline):
         conditions = {c["type"]: c for c in service.get("status", {}).get("conditions", [])}
         ready = conditions.get("Ready", {})
         line = f"  Ready={ready.get('status', '')} {ready.get('reason', '')}: {ready.get('message', '')}"
@@ -35,8 +34,7 @@ def follow_until_ready(cluster: Cluster) -> dict[str, float]:
         if conditions.get("Stalled", {}).get("status") == "True":
             sys.exit(f"The service is stalled: {conditions['Stalled'].get('message')}")
         if ready.get("status") == "True":
-            seen["ready"] = time.monotonic()
-            return seen
+            return
     sys.exit(f"The service was not Ready within {READY_WITHIN_SECONDS} s.")
 
 

@@ -93,8 +93,9 @@ def main() -> int:
                 break
     finally:
         clean()
+    minutes = (time.monotonic() - began) / 60
     free_gib = shutil.disk_usage(ROOT).free / 2**30
-    print(f"== {'green' if not status else 'RED'} in {(time.monotonic() - began) / 60:.1f} min, {free_gib:.0f} GiB of disk free")
+    print(f"== {'RED' if status else 'green'} in {minutes:.1f} min, {free_gib:.0f} GiB of disk free")
     for name, seconds in times:
         print(f"--   {seconds:7.1f} s  {name}")
     return status

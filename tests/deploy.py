@@ -1,0 +1,183 @@
+"""What the demo and the end-to-end tests share: images and models into a cluster, the operator by Helm, a question."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from devcluster import Cluster
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "charts" / "llmservice-operator"
+RELEASE = "llmservice-operator"
+OPERATOR_NAMESPACE = "llmservice-system"
+DEMO_CLUSTER = "dev"
+
+ASK = """
+import json, sys, urllib.request
+address, model, question = sys.argv[1:]
+body = {"model": model, "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 24}
+headers = {"Content-Type": "application/json"}
+request = urllib.request.Request(address + "/chat/completions", json.dumps(body).encode(), headers)
+with urllib.request.urlopen(request, timeout=60) as response:
+    print(json.load(response)["choices"][0]["message"]["content"].strip())
+"""
+"""Runs in the operator's own pod: it has Python, and resolves the Service's name as any client would."""
+
+
+def demo_cluster() -> Cluster:
+    """The cluster of `make demo` and `make cluster-up`."""
+    return Cluster(DEMO_CLUSTER, nodes=1)
+
+
+def images_command(*arguments: str) -> str:
+    """Run `python -m images ...`; its last line of output."""
+    command = (sys.executable, "-m", "images", *arguments)
+    done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def build_images(*names: str) -> dict[str, Path]:
+    """Build what is missing; the archive of each image."""
+    return {name: Path(images_command("build", name)) for name in names}
+
+
+def build_model() -> Path:
+    """Build the demo's model where it is missing; its directory."""
+    return Path(images_command("model"))
+
+
+def load_images(cluster: Cluster, archives: Mapping[str, Path], *, engine_node: str | None = None) -> None:
+    """Load small images into every node and the real engine's into one: it is several GB."""
+    for name, archive in archives.items():
+        cluster.load_image(archive, node=(engine_node or cluster.nodes[0]) if name == "vllm-cpu" else None)
+
+
+def helm(cluster: Cluster, *arguments: str) -> str:
+    """Run Helm against the cluster; its output."""
+    environ = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    command = (str(cluster.program("helm")), *arguments)
+    done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(f"helm {' '.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def install_operator(cluster: Cluster, *values: str) -> None:
+    """Install or upgrade the chart and wait until the operator is ready."""
+    settings = [argument for value in values for argument in ("--set", value)]
+    helm(
+        cluster, "upgrade", "--install", RELEASE, str(CHART), "--namespace", OPERATOR_NAMESPACE,
+        "--create-namespace", "--wait", "--timeout", "120s", *settings,
+    )  # fmt: skip
+
+
+def models_manifests(namespace: str, folder: Path) -> list[dict[str, Any]]:
+    """A volume of models on the node's disk and the claim `models` on it."""
+    volume = f"models-{namespace}"
+    size = {"storage": "10Gi"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": size,
+                "accessModes": ["ReadOnlyMany"],
+                "storageClassName": "",
+                "hostPath": {"path": str(folder), "type": "Directory"},
+                "claimRef": {"namespace": namespace, "name": "models"},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "models", "namespace": namespace},
+            "spec": {
+                "accessModes": ["ReadOnlyMany"],
+                "storageClassName": "",
+                "volumeName": volume,
+                "resources": {"requests": size},
+            },
+        },
+    ]
+
+
+def provide_models(cluster: Cluster, namespace: str, model: Path) -> None:
+    """Put the model on the nodes' disk and make the claim `models` that leads to it."""
+    target = cluster.models_folder / model.name
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(model, partial)
+        partial.rename(target)
+    apply(cluster, *models_manifests(namespace, cluster.models_folder))
+
+
+def apply(cluster: Cluster, *objects: Mapping[str, Any]) -> str:
+    """`kubectl apply` of objects."""
+    return cluster.kubectl(
+        "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    )
+
+
+@contextmanager
+def _kubectl_stream(cluster: Cluster, *arguments: str) -> Iterator[Iterator[str]]:
+    command = (str(cluster.program("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments)
+    environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        assert process.stdout is not None
+        try:
+            yield iter(process.stdout.readline, "")
+        finally:
+            process.terminate()
+
+
+def watch(cluster: Cluster, path: str, *, deadline: float) -> Iterator[dict[str, Any]]:
+    """Objects of an API path as they are and as they change, until `deadline` (time.monotonic seconds).
+
+    Deleted objects come with `deleted: true` at the top.
+    """
+    separator = "&" if "?" in path else "?"
+    left = max(1, int(deadline - time.monotonic()))
+    with _kubectl_stream(cluster, "get", "--raw", f"{path}{separator}watch=1&timeoutSeconds={left}") as lines:
+        for line in lines:
+            event = json.loads(line)
+            yield event["object"] | ({"deleted": True} if event["type"] == "DELETED" else {})
+
+
+def llmservice_path(namespace: str, name: str) -> str:
+    """The watchable path of one LLMService."""
+    return f"/apis/llmservice.dev/v1alpha1/namespaces/{namespace}/llmservices?fieldSelector=metadata.name%3D{name}"
+
+
+def pods_path(namespace: str, service: str) -> str:
+    """The watchable path of a service's pods."""
+    return f"/api/v1/namespaces/{namespace}/pods?labelSelector=llmservice.dev%2Fservice%3D{service}"
+
+
+def wait_for_pod(
+    cluster: Cluster, namespace: str, service: str, *, timeout_seconds: float = 60
+) -> dict[str, Any]:
+    """The first pod of the service, as soon as it is there."""
+    deadline = time.monotonic() + timeout_seconds
+    for pod in watch(cluster, pods_path(namespace, service), deadline=deadline):
+        return pod
+    raise AssertionError(f"no pod of {namespace}/{service} within {timeout_seconds} s")
+
+
+def ask(cluster: Cluster, namespace: str, service: str, question: str) -> str:
+    """The model's answer through the Service's own address, asked from inside the cluster."""
+    address = f"http://{service}.{namespace}.svc:8000/v1"
+    target = f"deployment/{RELEASE}"
+    return cluster.kubectl(
+        "exec", "-n", OPERATOR_NAMESPACE, target, "--", "python3", "-c", ASK, address, service, question
+    ).strip()
