@@ -93,6 +93,11 @@ class Recorder:
             self._wake.clear()
             await self._wake.wait()
 
+    async def flush(self) -> None:
+        """Post what is still waiting, at once."""
+        while self._queue:
+            await self._post(self._queue.popleft())
+
     def _note(self, ref: Mapping[str, Any], type_: EventType, reason: str, message: str) -> None:
         now = self.clock.monotonic()
         said = (str(ref.get("uid", "")), type_, reason, message)

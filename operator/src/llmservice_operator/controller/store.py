@@ -78,6 +78,10 @@ class Store:
         entry = self._objects.get(kind, {}).get((namespace, name))
         return None if entry is None else _unpack(entry.data)
 
+    def has(self, kind: str, namespace: str, name: str) -> bool:
+        """Whether the object is known."""
+        return (namespace, name) in self._objects.get(kind, {})
+
     def owned(self, kind: str, key: Key) -> tuple[Mapping[str, Any], ...]:
         """The objects of this kind that carry the service's label in its namespace, by name."""
         objects = self._objects.get(kind, {})
@@ -89,7 +93,7 @@ class Store:
         nodes = self._objects.get("Node", {})
         return tuple(_unpack(nodes[where].data) for where in sorted(nodes))
 
-    def keys(self) -> tuple[Key, ...]:
+    def services(self) -> tuple[Key, ...]:
         """All LLMServices."""
         return tuple(Key(*where) for where in self._objects.get(labels.KIND, {}))
 

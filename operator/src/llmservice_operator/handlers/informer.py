@@ -1,0 +1,154 @@
+"""The kopf adapter: watches, and hands every event to a plain function. kopf writes nothing.
+
+Only `on.event` handlers are registered: they add no finalizer, no annotation and no patch. kopf's own
+bookkeeping is switched off where it costs: its storages would copy each object on each event.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import kopf
+
+from llmservice_operator.api import labels
+from llmservice_operator.clients.kube import KINDS
+from llmservice_operator.clients.kube_connection import KubeConnection
+from llmservice_operator.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+TakeEvent = Callable[[str, str | None, Mapping[str, Any]], None]
+"""Takes (kind, event type or None for a listed object, object)."""
+
+CONNECT_TIMEOUT_SECONDS = 10
+REQUEST_TIMEOUT_SECONDS = 60
+IDLE_WORKER_SECONDS = 0.5
+RESTART_SECONDS = 2.0
+
+
+class Informer:
+    """Watches some kinds, in some namespaces or (none given) everywhere."""
+
+    def __init__(
+        self,
+        *,
+        connection: KubeConnection,
+        clock: Clock,
+        random: Callable[[], float],
+        kinds: Sequence[str],
+        namespaces: Sequence[str],
+        take: TakeEvent,
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._random = random
+        self._kinds = kinds
+        self._namespaces = namespaces
+        self._take = take
+        self._stop = asyncio.Event()
+        self.started = asyncio.Event()
+        """Set once kopf has begun to watch."""
+
+    async def run(self) -> None:
+        """Watch until `stop`. What kopf cannot bear (an error inside of a watch) starts it anew."""
+        while not self._stop.is_set():
+            try:
+                await kopf.operator(
+                    registry=self._registry(),
+                    settings=self._settings(),
+                    standalone=True,
+                    clusterwide=not self._namespaces,
+                    namespaces=list(self._namespaces),
+                    stop_flag=self._stop,
+                    ready_flag=self.started,
+                )
+            except Exception:
+                logger.exception("the watches failed and are started again")
+            if not self._stop.is_set():
+                await self._clock.sleep(RESTART_SECONDS * (1 + self._random()))
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry, id="login")(self._login)
+        for kind in self._kinds:
+            where = KINDS[kind]
+            group, _, version = where.api_version.rpartition("/")
+            kopf.on.event(group, version, where.plural, registry=registry, id=kind)(self._handler(kind))
+        return registry
+
+    def _handler(self, kind: str) -> Callable[..., Any]:
+        async def handle(event: Mapping[str, Any], **_: Any) -> None:
+            self._take(kind, event["type"], event["object"])
+
+        return handle
+
+    async def _login(self, **_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(
+            server=self._connection.server, aiohttp_session=self._connection.session(limit=0)
+        )
+
+    def _settings(self) -> kopf.OperatorSettings:
+        settings = kopf.OperatorSettings()
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS
+        settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
+        settings.networking.error_backoffs = _Backoffs()
+        settings.queueing.idle_timeout = IDLE_WORKER_SECONDS
+        settings.persistence.diffbase_storage = _NoDiffBase()
+        settings.persistence.progress_storage = _NoProgress()
+        for kind in self._kinds:
+            if kind not in (labels.KIND, "Node"):
+                group, _, version = KINDS[kind].api_version.rpartition("/")
+                settings.watching.label_selectors[group, version, KINDS[kind].plural] = labels.SERVICE_LABEL
+        return settings
+
+
+class _Backoffs:
+    """1, 2, 4, ... 30, 30, ... seconds, without end: an API server that is away is no reason to end."""
+
+    def __iter__(self) -> Iterator[float]:
+        seconds = 1.0
+        while True:
+            yield seconds
+            seconds = min(30.0, seconds * 2)
+
+
+class _NoDiffBase(kopf.DiffBaseStorage):
+    """Remembers nothing: no handler asks what an object was before."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Remembers nothing: on.event handlers make no progress."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+    def flush(self) -> None:
+        return None
