@@ -7,8 +7,8 @@ we name are compared. What we once named and name no more is told by `managed_fi
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmservice_operator.api.quantities import parse_quantity
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.resources.quantities import parse_quantity
 
 LIST_KEYS: Mapping[str, tuple[str, ...]] = {
     "containers": ("name",),

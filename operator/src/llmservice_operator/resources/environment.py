@@ -6,7 +6,7 @@ from llmservice_operator.api.spec import EnvVar, LLMServiceSpec, SecretKey
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.planning.types import Plan
 from llmservice_operator.resources.model_source import ModelSource
-from llmservice_operator.resources.supervisor import REVISION_VARIABLE, SUPERVISOR_VARIABLE
+from llmservice_operator.resources.supervisor import REVISION_VARIABLE, SUPERVISOR_VARIABLE, literal
 from llmservice_operator.resources.types import Manifest, RenderSettings
 from llmservice_operator.resources.volumes import CACHE_MOUNT_PATH
 
@@ -81,7 +81,7 @@ def _key(reference: SecretKey, default_key: str) -> dict[str, Any]:
 def _user_variable(variable: EnvVar) -> Manifest:
     source = variable.value_from
     if source is None:
-        return {"name": variable.name, "value": variable.value or ""}
+        return {"name": variable.name, "value": literal(variable.value or "")}
     if source.secret_key_ref is not None:
         value_from: Manifest = {"secretKeyRef": _key(source.secret_key_ref, "")}
     elif source.config_map_key_ref is not None:

@@ -12,12 +12,13 @@ from llmservice_operator.api.labels import (
     SUPERVISOR_PORT_NAME,
     child_labels,
 )
+from llmservice_operator.api.quantities import parse_quantity
 from llmservice_operator.api.spec import LLMServiceSpec, PodTemplate
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.planning.types import ModelFacts, Plan
 from llmservice_operator.resources.environment import engine_environment
 from llmservice_operator.resources.model_source import parse_model_uri
-from llmservice_operator.resources.quantities import format_memory, parse_quantity
+from llmservice_operator.resources.quantities import format_memory
 from llmservice_operator.resources.scheduling import affinity, tolerations, topology_spread
 from llmservice_operator.resources.supervisor import (
     STOP_SECONDS,
@@ -40,23 +41,6 @@ USER_ID = 2000
 
 STARTUP_FAILURE_THRESHOLD = 86_400
 """A day of one-second probes: the supervisor holds the start budget, the kubelet must never be first."""
-
-_POD_SECURITY_FIELDS = frozenset(
-    {
-        "appArmorProfile",
-        "fsGroup",
-        "fsGroupChangePolicy",
-        "runAsGroup",
-        "runAsNonRoot",
-        "runAsUser",
-        "seLinuxOptions",
-        "seccompProfile",
-        "supplementalGroups",
-        "supplementalGroupsPolicy",
-        "sysctls",
-    }
-)
-_CONTAINER_SECURITY_FIELDS = frozenset({"readOnlyRootFilesystem"})
 
 
 def render_pod_template(
@@ -94,7 +78,7 @@ def render_pod_template(
         # The supervisor's own message is one JSON object; where it could not even start, the log's end has to
         # do.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": _container_security(template),
+        "securityContext": _restricted(),
     }
     if template.image_pull_policy:
         container["imagePullPolicy"] = template.image_pull_policy
@@ -257,19 +241,7 @@ def _restricted() -> Manifest:
     }
 
 
-def _container_security(template: PodTemplate) -> Manifest:
-    user = template.security_context or {}
-    return _restricted() | {name: value for name, value in user.items() if name in _CONTAINER_SECURITY_FIELDS}
-
-
 def _pod_security(template: PodTemplate) -> Manifest:
-    user = template.security_context or {}
-    unknown = sorted(set(user) - _POD_SECURITY_FIELDS - _CONTAINER_SECURITY_FIELDS)
-    if unknown:
-        may = ", ".join(sorted(_POD_SECURITY_FIELDS | _CONTAINER_SECURITY_FIELDS))
-        raise InvalidInputError(
-            f"spec.podTemplate.securityContext.{unknown[0]} cannot be set; these can: {may}"
-        )
     defaults: Manifest = {
         "runAsNonRoot": True,
         "runAsUser": USER_ID,
@@ -279,4 +251,4 @@ def _pod_security(template: PodTemplate) -> Manifest:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    return defaults | {name: value for name, value in user.items() if name in _POD_SECURITY_FIELDS}
+    return defaults | (template.security_context or {})

@@ -158,8 +158,8 @@ def unpack(manifest: Mapping[str, Any]) -> Revision:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"ControllerRevision {name} cannot be read ({error!r}): delete it, and the service is planned anew, "
-            "which restarts its pods"
+            f"ControllerRevision {name} cannot be read ({error!r}): delete it, and the service is planned "
+            "anew, which restarts its pods"
         ) from error
 
 
