@@ -297,7 +297,7 @@ class _Work:
         await asyncio.wait(tasks, timeout=LAST_WORDS_SECONDS)
 
     def _with_resync(self, reconcile: Reconcile) -> Reconcile:
-        """The same, run again at least once a period, with jitter, so that services do not come all at once."""
+        """The same, run again at least once a period, jittered so that they do not all come at once."""
         period, jitter = self._operator.settings.resync_seconds, self._operator.random.random
 
         async def run(key: Key) -> float | None:
