@@ -155,10 +155,10 @@ class LightCluster:
         layout = self.layout
         tokens = state.tokens(layout, self._users())
         state.write_atomic(layout.folder / "tokens.csv", control_plane.token_file(tokens), mode=0o600)
-        key = layout.folder / "pki" / "sa.key"
-        if not key.exists():
-            generate = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]
-            state.write_atomic(key, run(generate), mode=0o600)
+        for name, command in control_plane.KEY_COMMANDS.items():
+            path = layout.folder / "pki" / name
+            if not path.exists():
+                state.write_atomic(path, run(command), mode=0o600)
 
     def _start_control_plane(self) -> None:
         started = time.monotonic()

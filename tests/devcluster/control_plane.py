@@ -23,6 +23,17 @@ USERS: Mapping[str, tuple[str, ...]] = {
     "system:coredns": (),
 }
 
+# Files under pki/ that are the output of a command. The second holds a key and its own certificate, by which the
+# API server shows itself to the kubelets (logs, exec); they trust that one certificate.
+KEY_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "sa.key": ("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"),
+    "kubelet-client.pem": (
+        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"),
+        *("-days", "3650", "-keyout", "/dev/stdout", "-addext", "extendedKeyUsage=clientAuth"),
+        *("-subj", "/O=system:masters/CN=kube-apiserver-kubelet-client"),
+    ),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
@@ -138,6 +149,8 @@ def apiserver(layout: Layout) -> Component:
             f"--service-account-key-file={folder}/pki/sa.key",
             # A node's name is not resolvable; logs and exec go to its address.
             "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={folder}/pki/kubelet-client.pem",
+            f"--kubelet-client-key={folder}/pki/kubelet-client.pem",
             f"--audit-policy-file={folder}/audit-policy.json",
             f"--audit-log-path={layout.audit_log}",
             "--audit-log-maxsize=2000",

@@ -131,7 +131,11 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{node.containerd_socket}",
-        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "1m"}},
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": f"{layout.folder}/pki/kubelet-client.pem"},
+        },
         "authorization": {"mode": "Webhook"},
         "clusterDNS": [layout.dns_address],
         "clusterDomain": "cluster.local",
