@@ -185,7 +185,8 @@ class Condition(StatusModel):
     """One condition, in the shape of `metav1.Condition`."""
 
     type: str = Field(min_length=1, max_length=63)
-    """Ready, Stalled, Planned, Available, Progressing, UpToDate, ScalingActive. True is good but for Stalled."""
+    """Ready, Stalled, Planned, Available, Progressing, UpToDate or ScalingActive. All but Stalled
+    are good at True."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: str = Field(min_length=1, max_length=63)

@@ -1,202 +1,348 @@
-"""`spec` of an LLMService: what the user says."""
+"""`spec` of an LLMService: what the user says. The smallest is `model.uri` alone.
 
-from typing import Any, Literal
+Descriptions, bounds, defaults and rules are all here: `crd.py` makes the schema from them, so that the API server
+holds them while the operator is down.
+"""
 
-from pydantic import Field
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
 
 from llmservice_operator.api.base import SpecModel
+from llmservice_operator.api.durations import DURATION_MAX_LENGTH
+from llmservice_operator.api.markers import DurationBetween, Matches, Rule, Satisfies, rules, says
+from llmservice_operator.api.names import Annotations, Labels
+from llmservice_operator.api.spec_engine import Engine, EnvVar, EnvVarSource, Pin
+from llmservice_operator.api.spec_model import Cache, CacheCreate, CacheEmptyDir, Model, SecretKey
+from llmservice_operator.api.spec_pod import PodTemplate, PodVolume
 
+MAX_TENSOR = 16
+MAX_TOKENS = 16_777_216
+MAX_REPLICAS = 1_000
 
-class SecretKey(SpecModel):
-    """One key of a Secret in the service's namespace. The operator never reads it."""
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 
-    name: str = ""
-    key: str = ""
-
-
-class CacheCreate(SpecModel):
-    """A PersistentVolumeClaim that is made for the model and deleted with the service."""
-
-    size: str
-    storage_class_name: str | None = None
-    access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] = "ReadWriteOnce"
-
-
-class CacheEmptyDir(SpecModel):
-    """A cache that lives as long as its pod."""
-
-    size_limit: str
-
-
-class Cache(SpecModel):
-    """Where downloaded weights and compiled kernels are kept. One of the fields is set."""
-
-    claim: str | None = None
-    create: CacheCreate | None = None
-    empty_dir: CacheEmptyDir | None = None
-    host_path: str | None = None
-
-
-class Model(SpecModel):
-    """The model, where it comes from and how it is called."""
-
-    uri: str
-    revision: str = "main"
-    served_name: str | None = None
-    config_map: str | None = None
-    token_secret: SecretKey | None = None
-    cache: Cache | None = None
-
-
-class EnvVarSource(SpecModel):
-    """Where the value of an environment variable comes from. One of the fields is set."""
-
-    secret_key_ref: SecretKey | None = None
-    config_map_key_ref: SecretKey | None = None
-    field_ref: str | None = None
-
-
-class EnvVar(SpecModel):
-    """An environment variable of the engine."""
-
-    name: str
-    value: str | None = None
-    value_from: EnvVarSource | None = None
-
-
-class Pin(SpecModel):
-    """Knobs held at a value; the plan works around them and says what they cost."""
-
-    max_model_len: int | None = None
-    gpu_memory_utilization: str | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    block_size: int | None = None
-
-
-class Engine(SpecModel):
-    """The engine that serves the model."""
-
-    name: Literal["vllm"] = "vllm"
-    image: str = ""
-    version: str = ""
-    command: tuple[str, ...] = ()
-    quantization: str = "auto"
-    kv_cache_dtype: str = "auto"
-    prefix_caching: bool = True
-    api_key_secret: SecretKey | None = None
-    pin: Pin = Field(default_factory=Pin)
-    args: dict[str, str] = Field(default_factory=dict)
-    env: tuple[EnvVar, ...] = ()
+_TENSOR_MEND = f"must be auto or a whole number from 1 to {MAX_TENSOR}, written without quotes"
 
 
 class Parallelism(SpecModel):
     """How one replica is spread over accelerators."""
 
-    tensor: int | Literal["auto"] = "auto"
+    tensor: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_TENSOR)] | Literal["auto"],
+        Field(
+            json_schema_extra={
+                "x-kubernetes-int-or-string": True,
+                "maxLength": 8,
+                **rules(
+                    Rule(
+                        rule=f"type(self) == int ? int(self) >= 1 && int(self) <= {MAX_TENSOR} : string(self) == 'auto'",
+                        message=_TENSOR_MEND,
+                    )
+                ),
+            }
+        ),
+    ] = "auto"
+    """Accelerators of one node that share the model's layers (--tensor-parallel-size): auto or 1 to 16.
+    auto: the fewest that fit."""
+
+
+_CPU_MEND = "mixes cpu with accelerators; name cpu alone, or leave it out"
 
 
 class Accelerator(SpecModel):
     """What the service may run on."""
 
-    types: tuple[str, ...] = ()
-    resource_name: str = ""
+    types: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Field(min_length=1, max_length=63),
+                Matches(
+                    "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+                    "must be a row of the catalogue, such as nvidia-h200 or cpu",
+                ),
+            ],
+            ...,
+        ],
+        Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"}),
+        Satisfies(
+            lambda types: _CPU_MEND if "cpu" in types and len(types) > 1 else None,
+            (Rule(rule="!('cpu' in self) || self.size() == 1", message=_CPU_MEND),),
+        ),
+    ] = ()
+    """Rows of the operator's catalogue, such as nvidia-h200; the cheapest that fits is used. cpu needs no GPU.
+    Default: what the nodes have."""
+    resource_name: Annotated[
+        str,
+        Field(max_length=317),
+        Matches(
+            "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+            "must be a countable resource such as nvidia.com/gpu",
+        ),
+    ] = ""
+    """The countable resource that pods ask for. Default: the row's own. Example: nvidia.com/mig-3g.40gb."""
     parallelism: Parallelism = Field(default_factory=Parallelism)
+    """How one replica is spread over accelerators."""
 
 
 class ContextRange(SpecModel):
     """Tokens that one request may hold, prompt and answer together."""
 
-    min: int | None = None
-    max: int | None = None
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                rule="!has(self.min) || !has(self.max) || self.min <= self.max",
+                message_expression=says(
+                    "min is %d and max is %d: min must not be above max", "self.min", "self.max"
+                ),
+            )
+        )
+    )
+
+    min: Tokens | None = None
+    """Least length in tokens; the service is refused where it cannot be served. Default: 2048, or max if less."""
+    max: Tokens | None = None
+    """Largest length in tokens; less is planned where memory is short, down to min. Default: the model's own limit."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min is {self.min} and max is {self.max}: min must not be above max")
+        return self
 
 
 class TokenQuantiles(SpecModel):
     """Quantiles of a length, in tokens."""
 
-    p50: int | None = None
-    p95: int | None = None
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                rule="!has(self.p50) || !has(self.p95) || self.p50 <= self.p95",
+                message_expression=says(
+                    "p50 is %d and p95 is %d: p50 must not be above p95", "self.p50", "self.p95"
+                ),
+            )
+        )
+    )
+
+    p50: Tokens | None = None
+    """Half of the requests have at most so many tokens."""
+    p95: Tokens | None = None
+    """95 of 100 requests have at most so many tokens."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.p50 is not None and self.p95 is not None and self.p50 > self.p95:
+            raise ValueError(f"p50 is {self.p50} and p95 is {self.p95}: p50 must not be above p95")
+        return self
 
 
 class Concurrency(SpecModel):
-    """Requests at p95 length that one replica must hold in KV memory."""
+    """Requests that one replica holds at once."""
 
-    min: int | None = None
+    min: int | None = Field(default=None, ge=1, le=65_536)
+    """Requests of p95 length that one replica must hold in KV memory at once. Default: 1."""
 
 
 class Workload(SpecModel):
-    """What the service will be asked for."""
+    """What the service will be asked for. All of it is optional, and each figure makes the plan more exact."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                rule=(
+                    "!has(self.context) || !has(self.context.max) || !has(self.inputTokens) || !has(self.outputTokens)"
+                    " || !has(self.inputTokens.p95) || !has(self.outputTokens.p95)"
+                    " || self.inputTokens.p95 + self.outputTokens.p95 <= self.context.max"
+                ),
+                message_expression=says(
+                    "inputTokens.p95 + outputTokens.p95 is %d, above context.max, %d: raise context.max, or lower the quantiles",
+                    "self.inputTokens.p95 + self.outputTokens.p95",
+                    "self.context.max",
+                ),
+            )
+        )
+    )
 
     context: ContextRange = Field(default_factory=ContextRange)
+    """Tokens that one request may hold. Example: {min: 8192, max: 32768}."""
     input_tokens: TokenQuantiles = Field(default_factory=TokenQuantiles)
+    """Length of prompts. Example: {p50: 1000, p95: 4000}."""
     output_tokens: TokenQuantiles = Field(default_factory=TokenQuantiles)
+    """Length of answers. Example: {p50: 200, p95: 600}."""
     concurrency: Concurrency = Field(default_factory=Concurrency)
+    """Requests that one replica holds at once. Example: {min: 16}."""
+
+    @model_validator(mode="after")
+    def _quantiles_fit(self) -> Self:
+        longest, prompt, answer = self.context.max, self.input_tokens.p95, self.output_tokens.p95
+        if longest is not None and prompt is not None and answer is not None and prompt + answer > longest:
+            raise ValueError(
+                f"inputTokens.p95 + outputTokens.p95 is {prompt + answer}, above context.max, {longest}: "
+                "raise context.max, or lower the quantiles"
+            )
+        return self
 
 
 class Scaling(SpecModel):
-    """Bounds of the number of replicas."""
+    """Bounds that the number of replicas is held between, whoever else changes it."""
 
-    min_replicas: int = 1
-    max_replicas: int
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                rule="self.minReplicas <= self.maxReplicas",
+                message_expression=says(
+                    "minReplicas is %d and maxReplicas is %d: minReplicas must not be above maxReplicas",
+                    "self.minReplicas",
+                    "self.maxReplicas",
+                ),
+            )
+        )
+    )
+
+    min_replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
+    """Fewest replicas."""
+    max_replicas: int = Field(ge=1, le=MAX_REPLICAS)
+    """Most replicas."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"minReplicas is {self.min_replicas} and maxReplicas is {self.max_replicas}: "
+                "minReplicas must not be above maxReplicas"
+            )
+        return self
 
 
 class Drain(SpecModel):
-    """How a replica stops."""
+    """How a replica stops: it takes no new requests, finishes those it has, and ends."""
 
-    timeout: str = "5m"
+    timeout: Annotated[str, Field(max_length=DURATION_MAX_LENGTH), DurationBetween("5s", "1h")] = "5m"
+    """How long running requests may take to finish, from 5s to 1h. Example: 90s."""
 
 
 class ServicePort(SpecModel):
-    """The Service in front of the replicas."""
+    """The Service in front of the replicas; it has the name of the LLMService."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    port: int = 8000
-    annotations: dict[str, str] = Field(default_factory=dict)
-    labels: dict[str, str] = Field(default_factory=dict)
+    """ClusterIP, NodePort or LoadBalancer."""
+    port: int = Field(default=8000, ge=1, le=65_535)
+    """Port that clients use."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Further annotations of the Service, such as those that a cloud's load balancer reads."""
+    labels: Labels = Field(default_factory=dict)
+    """Further labels of the Service."""
 
 
-class PodVolume(SpecModel):
-    """A volume of the user's, with the path it is mounted at. One source is set."""
-
-    name: str
-    mount_path: str
-    sub_path: str | None = None
-    read_only: bool = True
-    claim: str | None = None
-    config_map: str | None = None
-    secret: str | None = None
-    empty_dir: CacheEmptyDir | None = None
-
-
-class PodTemplate(SpecModel):
-    """A closed subset of a pod's fields. Maps and lists marked so are the core API's own shapes."""
-
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    node_selector: dict[str, str] = Field(default_factory=dict)
-    affinity: dict[str, Any] | None = None
-    tolerations: tuple[dict[str, Any], ...] = ()
-    priority_class_name: str | None = None
-    scheduler_name: str | None = None
-    service_account_name: str | None = None
-    image_pull_secrets: tuple[str, ...] = ()
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    runtime_class_name: str | None = None
-    topology_spread_constraints: tuple[dict[str, Any], ...] = ()
-    resources: dict[str, Any] | None = None
-    volumes: tuple[PodVolume, ...] = ()
-    security_context: dict[str, Any] | None = None
+REPLICAS_ON_CREATE = "spec.replicas is not used while spec.scaling is set; leave it out, and set scaling.minReplicas or maxReplicas"
+REPLICAS_ON_CHANGE = (
+    "spec.replicas is not used while spec.scaling is set; change scaling.minReplicas or maxReplicas"
+)
 
 
 class LLMServiceSpec(SpecModel):
     """What the user says: a model, and what is wanted of it."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                rule="oldSelf.hasValue() || !has(self.scaling) || self.replicas == 1",
+                optional_old_self=True,
+                message=REPLICAS_ON_CREATE,
+                field_path=".replicas",
+            ),
+            Rule(
+                rule="!has(oldSelf.scaling) || !has(self.scaling) || self.replicas == oldSelf.replicas",
+                message=REPLICAS_ON_CHANGE,
+                field_path=".replicas",
+            ),
+            Rule(
+                rule=(
+                    "!has(self.engine.pin) || !has(self.engine.pin.maxModelLen) || !has(self.workload)"
+                    " || !has(self.workload.context) || !has(self.workload.context.min)"
+                    " || self.engine.pin.maxModelLen >= self.workload.context.min"
+                ),
+                message_expression=says(
+                    "maxModelLen is %d, below spec.workload.context.min, %d: raise the first, or lower the second",
+                    "self.engine.pin.maxModelLen",
+                    "self.workload.context.min",
+                ),
+                field_path=".engine.pin.maxModelLen",
+            ),
+            Rule(
+                rule=(
+                    "!has(self.engine.pin) || !has(self.engine.pin.maxNumSeqs) || !has(self.workload)"
+                    " || !has(self.workload.concurrency) || !has(self.workload.concurrency.min)"
+                    " || self.engine.pin.maxNumSeqs >= self.workload.concurrency.min"
+                ),
+                message_expression=says(
+                    "maxNumSeqs is %d, below spec.workload.concurrency.min, %d: raise the first, or lower the second",
+                    "self.engine.pin.maxNumSeqs",
+                    "self.workload.concurrency.min",
+                ),
+                field_path=".engine.pin.maxNumSeqs",
+            ),
+        )
+    )
+
     model: Model
+    """The model: where it comes from, and the name it answers to. Only model.uri is required."""
     engine: Engine = Field(default_factory=Engine)
+    """The engine that serves the model."""
     accelerator: Accelerator = Field(default_factory=Accelerator)
+    """What the service may run on."""
     workload: Workload = Field(default_factory=Workload)
-    replicas: int = 1
+    """What the service will be asked for; the plan is made for it."""
+    replicas: int = Field(default=1, ge=0, le=MAX_REPLICAS)
+    """How many replicas run, from 0; `kubectl scale` sets it. Not used while scaling is set."""
     scaling: Scaling | None = None
+    """Bounds of the number of replicas. While it is set, replicas may not be changed."""
     drain: Drain = Field(default_factory=Drain)
+    """How a replica stops."""
     service: ServicePort = Field(default_factory=ServicePort)
+    """The Service in front of the replicas."""
     pod_template: PodTemplate = Field(default_factory=PodTemplate)
+    """A closed subset of a pod's fields: no containers, no host namespaces, no privilege."""
+
+    @model_validator(mode="after")
+    def _pins_allow_workload(self) -> Self:
+        pin, workload = self.engine.pin, self.workload
+        if pin.max_model_len is not None and workload.context.min is not None:
+            _at_least("engine.pin.maxModelLen", pin.max_model_len, "context.min", workload.context.min)
+        if pin.max_num_seqs is not None and workload.concurrency.min is not None:
+            _at_least("engine.pin.maxNumSeqs", pin.max_num_seqs, "concurrency.min", workload.concurrency.min)
+        return self
+
+
+def _at_least(field: str, value: int, floor_field: str, floor: int) -> None:
+    if value < floor:
+        raise ValueError(
+            f"{field} is {value}, below spec.workload.{floor_field}, {floor}: raise the first, or lower the second"
+        )
+
+
+__all__ = [
+    "Accelerator",
+    "Cache",
+    "CacheCreate",
+    "CacheEmptyDir",
+    "Concurrency",
+    "ContextRange",
+    "Drain",
+    "Engine",
+    "EnvVar",
+    "EnvVarSource",
+    "LLMServiceSpec",
+    "Model",
+    "Parallelism",
+    "Pin",
+    "PodTemplate",
+    "PodVolume",
+    "Scaling",
+    "SecretKey",
+    "ServicePort",
+    "TokenQuantiles",
+    "Workload",
+]
