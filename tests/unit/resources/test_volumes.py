@@ -96,7 +96,7 @@ def test_own_volume_in_a_taken_place_is_refused(volume: Manifest, message: str) 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/model", "Qwen/Qwen3-8B", "hf://", "pvc://"])
 def test_other_schemes_are_refused(uri: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"spec.model.uri is .*: write hf://org/name, pvc://"):
+    with pytest.raises(InvalidInputError, match=r"spec.model.uri is .*: write hf://org/name, pvc://claim"):
         parse_model_uri(uri)
 
 

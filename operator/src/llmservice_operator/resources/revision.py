@@ -115,8 +115,6 @@ def pack(identity: Identity, revision: Revision) -> Manifest:
         "schema": 1,
         "template": revision.template,
         "plan": plan_to_json(revision.plan),
-        "inputs": dict(revision.inputs),
-        "inputsHash": revision.inputs_hash,
         "engineImage": revision.engine_image,
         "supervisorImage": revision.supervisor_image,
     }
@@ -139,17 +137,13 @@ def unpack(manifest: Mapping[str, Any]) -> Revision:
     annotations = manifest["metadata"].get("annotations") or {}
     data = manifest.get("data") or {}
     try:
-        inputs, inputs_hash = data["inputs"], data["inputsHash"]
-        # Both annotations are written together; one alone was changed by hand and tells nothing.
-        if INPUTS_ANNOTATION in annotations and INPUTS_HASH_ANNOTATION in annotations:
-            inputs = json.loads(annotations[INPUTS_ANNOTATION])
-            inputs_hash = annotations[INPUTS_HASH_ANNOTATION]
         return Revision(
             name=name,
             template=data["template"],
             plan=plan_from_json(data["plan"]),
-            inputs=inputs,
-            inputs_hash=inputs_hash,
+            # Taken off by hand, they are as good as changed: the candidate is compared with this revision.
+            inputs=json.loads(annotations.get(INPUTS_ANNOTATION, "{}")),
+            inputs_hash=annotations.get(INPUTS_HASH_ANNOTATION, ""),
             engine_image=data["engineImage"],
             supervisor_image=data["supervisorImage"],
             model_revision=data.get("modelRevision"),

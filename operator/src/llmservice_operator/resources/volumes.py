@@ -6,7 +6,7 @@ from typing import Any
 from llmservice_operator.api.spec import Cache, LLMServiceSpec, PodVolume
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.planning.types import Plan
-from llmservice_operator.resources.model_source import MODELS_MOUNT_PATH, ModelSource
+from llmservice_operator.resources.model_source import ModelSource
 from llmservice_operator.resources.quantities import format_memory
 from llmservice_operator.resources.types import Identity, Manifest, RenderSettings, Volumes
 
@@ -44,8 +44,7 @@ def pod_volumes(
     if source.claim is not None:
         claim = {"claimName": source.claim, "readOnly": True}
         volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": claim})
-        path = f"{MODELS_MOUNT_PATH}/{source.claim}"
-        mounts.append({"name": MODEL_VOLUME, "mountPath": path, "readOnly": True})
+        mounts.append({"name": MODEL_VOLUME, "mountPath": source.claim_mount_path, "readOnly": True})
     for index, volume in enumerate(spec.pod_template.volumes):
         field = f"spec.podTemplate.volumes[{index}]"
         _check_free(field, volume, volumes, mounts)
