@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from llmservice_operator.api.labels import GROUP, KIND, PLURAL, VERSION
-from llmservice_operator.api.markers import VALIDATIONS, Rule, cel_string
+from llmservice_operator.api.markers import VALIDATIONS, Rule, cel_string, says
 from llmservice_operator.api.names import NAME_MAX_LENGTH, NAME_MEND, NAME_PATTERN
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.api.status import LLMServiceStatus
@@ -60,6 +60,9 @@ _KEPT = (
 )
 
 
+_FORMATS = {"integer": "int64", "number": "double"}
+
+
 def custom_resource_definition() -> Schema:
     """The whole CustomResourceDefinition as JSON. The same for the same sources."""
     columns = [
@@ -100,7 +103,7 @@ def _root_schema() -> Schema:
         rule=(
             f"size(self.metadata.name) <= {NAME_MAX_LENGTH} && self.metadata.name.matches({cel_string(NAME_PATTERN)})"
         ),
-        message_expression=f"'metadata.name is ' + self.metadata.name + ': it ' + {cel_string(NAME_MEND)}",
+        message_expression=says(f"metadata.name is %s: it {NAME_MEND}", "self.metadata.name"),
     )
     return {
         "type": "object",
@@ -131,21 +134,16 @@ def _structural(schema: Schema, definitions: Schema) -> Schema:
     result: Schema = {}
     if "description" in schema:
         result["description"] = " ".join(schema["description"].split())
-    for key in _KEPT:
-        if key in schema:
-            result[key] = schema[key]
+    result |= {key: schema[key] for key in _KEPT if key in schema}
     if "const" in schema:
         result["enum"] = [schema["const"]]
     if result.get("x-kubernetes-int-or-string"):
         result.pop("type", None)
-    if result.get("type") == "integer":
-        result["format"] = "int64"
-    if result.get("type") == "number":
-        result["format"] = "double"
-    if "items" in schema:
-        result["items"] = _structural(schema["items"], definitions)
-    if isinstance(schema.get("additionalProperties"), dict):
-        result["additionalProperties"] = _structural(schema["additionalProperties"], definitions)
+    if (kind := result.get("type")) in _FORMATS:
+        result["format"] = _FORMATS[kind]
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            result[key] = _structural(schema[key], definitions)
     if "properties" in schema:
         required = schema.get("required", ())
         result["properties"] = {
@@ -195,7 +193,9 @@ def _merged(inner: Schema, outer: Schema) -> Schema:
 
 def render() -> str:
     """The CustomResourceDefinition as YAML."""
-    head = "# Made by `python -m llmservice_operator.api.crd` from the types in llmservice_operator.api. Not edited by hand.\n"
+    head = (
+        "# Made by `python -m llmservice_operator.api.crd` from the types of the API; not edited by hand.\n"
+    )
     return head + yaml.safe_dump(custom_resource_definition(), sort_keys=False, allow_unicode=True, width=118)
 
 

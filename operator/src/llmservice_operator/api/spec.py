@@ -36,7 +36,7 @@ class Parallelism(SpecModel):
                 "maxLength": 8,
                 **rules(
                     Rule(
-                        rule=f"type(self) == int ? int(self) >= 1 && int(self) <= {MAX_TENSOR} : string(self) == 'auto'",
+                        rule=f"type(self) == int ? self >= 1 && self <= {MAX_TENSOR} : self == 'auto'",
                         message=_TENSOR_MEND,
                     )
                 ),
@@ -157,7 +157,8 @@ class Workload(SpecModel):
                     " || self.inputTokens.p95 + self.outputTokens.p95 <= self.context.max"
                 ),
                 message_expression=says(
-                    "inputTokens.p95 + outputTokens.p95 is %d, above context.max, %d: raise context.max, or lower the quantiles",
+                    "inputTokens.p95 + outputTokens.p95 is %d, above context.max, %d: "
+                    "raise context.max, or lower the quantiles",
                     "self.inputTokens.p95 + self.outputTokens.p95",
                     "self.context.max",
                 ),
@@ -236,9 +237,11 @@ class ServicePort(SpecModel):
     """Further labels of the Service."""
 
 
-REPLICAS_ON_CREATE = "spec.replicas is not used while spec.scaling is set; leave it out, and set scaling.minReplicas or maxReplicas"
 REPLICAS_ON_CHANGE = (
     "spec.replicas is not used while spec.scaling is set; change scaling.minReplicas or maxReplicas"
+)
+REPLICAS_ON_CREATE = (
+    "spec.replicas is not used while spec.scaling is set; leave it out, and set scaling.minReplicas"
 )
 
 

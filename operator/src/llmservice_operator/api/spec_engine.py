@@ -138,11 +138,6 @@ class EnvVarSource(SpecModel):
         return self
 
 
-def _variable_fault(name: str) -> str | None:
-    mend = environment_mend(name)
-    return None if mend is None else f"{name}: {mend}"
-
-
 def _variable_rules() -> tuple[Rule, ...]:
     pairs = ", ".join(f"[{cel_string(name)}, {cel_string(mend)}]" for name, mend in RESERVED_ENV.items())
     names = ", ".join(cel_string(name) for name in RESERVED_ENV)
@@ -150,7 +145,7 @@ def _variable_rules() -> tuple[Rule, ...]:
         Rule(rule=f"!self.startsWith('{RESERVED_ENV_PREFIX}')", message=RESERVED_ENV_PREFIX_MEND),
         Rule(
             rule=f"!(self in [{names}])",
-            message_expression=says("%s: %s", "self", f"[{pairs}].filter(r, r[0] == self)[0][1]"),
+            message_expression=says("%s", f"[{pairs}].filter(r, r[0] == self)[0][1]"),
         ),
     )
 
@@ -171,7 +166,7 @@ class EnvVar(SpecModel):
         str,
         Field(min_length=1, max_length=128),
         Matches("^[A-Za-z_][A-Za-z0-9_]*$", "must be letters, digits and '_', not beginning with a digit"),
-        Satisfies(_variable_fault, _variable_rules()),
+        Satisfies(environment_mend, _variable_rules()),
     ]
     """The variable's name. Names that fight the plan or the supervisor are refused, with what to use instead."""
     value: str | None = Field(default=None, max_length=8_192)

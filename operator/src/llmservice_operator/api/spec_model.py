@@ -19,7 +19,10 @@ URI_FORMS = {
 URI_MEND = (
     "write hf://<organisation>/<name>, pvc://<claim>/<folder> or file:///<folder in the engine's image>"
 )
-_BUCKET_MEND = f"copy the model to a PersistentVolumeClaim and use pvc://; {URI_MEND}"
+_BUCKET_MEND = (
+    "copy the model to a PersistentVolumeClaim and write pvc://<claim>/<folder>, or write "
+    "hf://<organisation>/<name> or file:///<folder in the engine's image>"
+)
 _SCHEME = re.compile("^([A-Za-z0-9+.-]*)://")
 
 
