@@ -11,6 +11,7 @@ from typing import Protocol
 
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.keys import Key
+from llmservice_operator.errors import LLMServiceError
 
 Reconcile = Callable[[Key], Awaitable[float | None]]
 """Brings one service to where it should be; returns the seconds until it wants to run again, or None."""
@@ -26,6 +27,10 @@ class QueueObserver(Protocol):
         self, key: Key, duration_seconds: float, error: Exception | None, again_seconds: float | None
     ) -> None:
         """The reconcile ended; it runs again after so many seconds, if any."""
+
+
+class InterruptedReconcileError(LLMServiceError):
+    """What a reconcile waited for was cancelled, though the reconcile was not."""
 
 
 class WorkQueue:
@@ -184,6 +189,10 @@ class WorkQueue:
         again: float | None = None
         try:
             again = await reconcile(key)
+        except asyncio.CancelledError:
+            if self._is_cancelled():
+                raise
+            error = InterruptedReconcileError("a request of the reconcile was cancelled from outside")
         except Exception as e:  # noqa: BLE001  whatever a reconcile raises, the key is tried again later
             error = e
         finally:
@@ -196,6 +205,15 @@ class WorkQueue:
         self._after(key, again)
         if self._observer:
             self._observer.finished(key, self._clock.monotonic() - started, error, again)
+
+    @staticmethod
+    def _is_cancelled() -> bool:
+        """Whether this worker itself is to end, and not only something it waited for.
+
+        kopf cancels every task that was made since it started when it ends; a connection being made is one.
+        """
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
     def _back_off(self, key: Key) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
