@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from llmservice_operator.api.durations import DURATION_MEND, DURATION_PATTERN, parse_duration_seconds
+from llmservice_operator.api.problems import told
 from llmservice_operator.api.quantities import QUANTITY_MEND, parse_quantity
 from llmservice_operator.errors import InvalidInputError
 
@@ -201,4 +202,8 @@ class CoreShape:
         return handler(self.model.__pydantic_core_schema__)
 
     def _closed(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        return self.model.model_validate(value).model_dump(by_alias=True, exclude_unset=True, mode="json")
+        try:
+            checked = self.model.model_validate(value)
+        except ValidationError as error:
+            raise ValueError("; ".join(told(each, value) for each in error.errors())) from None
+        return checked.model_dump(by_alias=True, exclude_unset=True, mode="json")

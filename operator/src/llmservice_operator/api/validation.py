@@ -1,0 +1,93 @@
+"""The API server's checks without an API server: what is wrong with an LLMService before it is applied.
+
+The types' own validators and the schema's CEL rules are made from one source each; what only the API server has
+(names, lists keyed by name, what holds on create only) is checked here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from llmservice_operator.api.labels import API_VERSION, KIND
+from llmservice_operator.api.markers import Matches
+from llmservice_operator.api.names import NAME_MAX_LENGTH, NAME_MEND, NAME_PATTERN
+from llmservice_operator.api.problems import field_of, message_of
+from llmservice_operator.api.spec import REPLICAS_ON_CREATE, LLMServiceSpec
+
+_NAME = Matches(NAME_PATTERN, NAME_MEND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong: the field and the words, with the value, the limit and the mend in them."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def check_object(manifest: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What the API server would refuse in a new LLMService, as it is in a file; empty: nothing."""
+    return tuple(_object_problems(manifest))
+
+
+def check_spec(spec: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What the API server would refuse in the `spec` of a new LLMService; empty: nothing."""
+    return tuple(_spec_problems(spec))
+
+
+def _object_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if manifest.get(field) != expected:
+            yield Problem(
+                field=field, message=f"is {str(manifest.get(field))[:64]!r}, and must be {expected}"
+            )
+    for field in sorted(manifest.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}):
+        yield Problem(field=field, message="is no field of this object")
+    name = (manifest.get("metadata") or {}).get("name", "")
+    if (fault := _name_fault(name)) is not None:
+        yield Problem(field="metadata.name", message=fault)
+    spec = manifest.get("spec")
+    if isinstance(spec, Mapping):
+        yield from _spec_problems(spec)
+    else:
+        yield Problem(field="spec", message="is required")
+
+
+def _name_fault(name: str) -> str | None:
+    if len(name) > NAME_MAX_LENGTH:
+        return f"{name[:64]!r}: {NAME_MEND}"
+    try:
+        _NAME.check(name)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _spec_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+    try:
+        parsed = LLMServiceSpec.model_validate(spec)
+    except ValidationError as error:
+        for each in error.errors():
+            yield Problem(field=_prefixed(field_of(each["loc"], spec)), message=message_of(each))
+        return
+    if parsed.scaling is not None and parsed.replicas != 1:
+        yield Problem(field="spec.replicas", message=REPLICAS_ON_CREATE)
+    lists: tuple[tuple[str, Sequence[str]], ...] = (
+        ("spec.engine.env", [variable.name for variable in parsed.engine.env]),
+        ("spec.podTemplate.volumes", [volume.name for volume in parsed.pod_template.volumes]),
+        ("spec.accelerator.types", parsed.accelerator.types),
+    )
+    for field, keys in lists:
+        for key, count in Counter(keys).items():
+            if count > 1:
+                yield Problem(field=field, message=f"{key} is there {count} times; keep one")
+
+
+def _prefixed(field: str) -> str:
+    return f"spec.{field}" if field else "spec"
