@@ -1,0 +1,143 @@
+"""What this release makes of a user's words: plan and pod template, as a revision. Pure, and remembered.
+
+The same question is asked at every reconcile (is what runs still what would be planned?), and its answer
+depends on values alone; so answers are kept by their inputs, at most `MAX_ANSWERS` of them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llmservice_operator.api.conditions import Reason
+from llmservice_operator.api.labels import RESTART_ANNOTATION
+from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.controller.observed import ModelLookup, ReconcileSettings, SeenNodes
+from llmservice_operator.engines.base import EngineAdapter
+from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.planning.plan import make_plan
+from llmservice_operator.planning.types import MemoryCorrection, Plan, PlanInputs, Refusal
+from llmservice_operator.resources.inputs import inputs_hash, spec_from_inputs, user_inputs
+from llmservice_operator.resources.pod import engine_image, render_pod_template
+from llmservice_operator.resources.revision import Revision, revision_name
+from llmservice_operator.resources.types import DEFAULT_ENGINE_IMAGE, Identity
+
+MAX_ANSWERS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a candidate depends on, beside the settings."""
+
+    identity: Identity
+    spec: LLMServiceSpec
+    restart: str
+    model: ModelLookup
+    nodes: SeenNodes | None
+    correction: MemoryCorrection | None = None
+
+
+class Candidates:
+    """Plans and renders, and remembers."""
+
+    def __init__(self, settings: ReconcileSettings, engine: EngineAdapter) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._answers: OrderedDict[object, Revision | Refusal] = OrderedDict()
+
+    def candidate(self, question: Question) -> Revision | Refusal:
+        """The revision for these words, numbered 1; or why there is none."""
+        annotations = {RESTART_ANNOTATION: question.restart} if question.restart else {}
+        inputs = user_inputs(question.spec, annotations, question.model.config_digest)
+        hashed = inputs_hash(inputs)
+        facts = question.model.facts
+        key = (
+            question.identity,
+            hashed,
+            None if facts is None else (facts.revision, facts.weights_bytes, facts.source),
+            None if question.nodes is None else question.nodes.digest,
+            question.correction,
+        )
+        known = self._answers.get(key)
+        if known is None:
+            known = self._make(question, inputs, hashed)
+            self._answers[key] = known
+            if len(self._answers) > MAX_ANSWERS:
+                self._answers.popitem(last=False)
+        else:
+            self._answers.move_to_end(key)
+        return known
+
+    def baseline(self, question: Question, stored: Revision) -> Revision | None:
+        """What this release makes of the words that `stored` was made from; None where it cannot tell."""
+        if stored.inputs.get("configDigest", "") != question.model.config_digest:
+            return None
+        spec = spec_from_inputs(stored.inputs, question.spec)
+        if spec is None:
+            return None
+        answer = self.candidate(
+            Question(
+                identity=question.identity,
+                spec=spec,
+                restart=str(stored.inputs.get("restart", "")),
+                model=question.model,
+                nodes=question.nodes,
+            )
+        )
+        return answer if isinstance(answer, Revision) else None
+
+    def _make(self, question: Question, inputs: Mapping[str, Any], hashed: str) -> Revision | Refusal:
+        plan = self._plan(question)
+        if isinstance(plan, Refusal):
+            return plan
+        render, spec, facts = self._settings.render, question.spec, question.model.facts
+        try:
+            template = render_pod_template(
+                question.identity, spec, plan, render, facts, engine=self._engine, restart=question.restart
+            )
+            image = engine_image(spec, plan, render)
+        except InvalidInputError as error:
+            return Refusal(reason=Reason.INVALID_SPEC, message=str(error), certain=True)
+        return Revision(
+            name=revision_name(question.identity.name, template, plan),
+            template=template,
+            plan=plan,
+            inputs=inputs,
+            inputs_hash=hashed,
+            engine_image=image,
+            supervisor_image=render.supervisor_image,
+            model_revision=None if facts is None else facts.revision,
+        )
+
+    def _plan(self, question: Question) -> Plan | Refusal:
+        """The plan, for the engine version that the chosen accelerator's own image has."""
+        spec = question.spec
+        row = spec.accelerator.types[0] if spec.accelerator.types else DEFAULT_ENGINE_IMAGE
+        version = self._engine_version(spec, row)
+        result = self._plan_for(question, version)
+        if isinstance(result, Refusal):
+            return result
+        actual = self._engine_version(spec, result.accelerator.name)
+        return result if actual == version else self._plan_for(question, actual)
+
+    def _plan_for(self, question: Question, version: str) -> Plan | Refusal:
+        if question.model.facts is None and question.model.problem is not None:
+            return question.model.problem
+        return make_plan(
+            PlanInputs(
+                service_name=question.identity.name,
+                spec=question.spec,
+                model=question.model.facts,
+                catalogue=self._settings.catalogue,
+                nodes=None if question.nodes is None else question.nodes.nodes,
+                engine_version=version,
+                correction=question.correction,
+            )
+        )
+
+    def _engine_version(self, spec: LLMServiceSpec, row: str) -> str:
+        if spec.engine.version:
+            return spec.engine.version
+        images = self._settings.render.engine_images
+        image = spec.engine.image or images.get(row) or images.get(DEFAULT_ENGINE_IMAGE, "")
+        return self._engine.version_from_image(image)

@@ -1,0 +1,219 @@
+"""What is said of one service after its writes: status, events, and when to look again. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from llmservice_operator.api.conditions import Condition, ConditionType, find_condition, set_condition
+from llmservice_operator.api.labels import SERVICE_LABEL
+from llmservice_operator.api.status import EngineStatus, FailureStatus, LLMServiceStatus, RevisionStarts
+from llmservice_operator.controller.decide import Intent
+from llmservice_operator.controller.observed import Observed
+from llmservice_operator.controller.podstate import PodStage, PodState
+from llmservice_operator.controller.statusfields import (
+    engine_status,
+    failure_status,
+    plan_status,
+    start_status,
+)
+from llmservice_operator.controller.summary import Summary, summarise
+from llmservice_operator.controller.verdicts import Situation, WriteProblem, conditions_of, told_differences
+
+PROGRESS_SECONDS = 10.0
+"""How often a start is looked at while it goes on."""
+REPORT_SECONDS = 15.0
+"""How soon a ready engine that gave no report is asked again."""
+REPORT_PATIENCE_SECONDS = 600.0
+"""After so long the periodic resync has to do: its report may never be reachable."""
+UNPLANNED_SECONDS = 20.0
+"""How soon a model's config or an accelerator that was not there is looked for again."""
+PROBLEM_SECONDS = 30.0
+"""How soon a refused write is tried again: what stands in its way may not be watched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saying:
+    """An Event to be."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """The status to be written, what is worth an Event, and in how many seconds to look again."""
+
+    status: LLMServiceStatus
+    sayings: tuple[Saying, ...]
+    again_seconds: float | None
+
+
+def conclude(
+    observed: Observed, intent: Intent, problems: tuple[WriteProblem, ...], now: float
+) -> Conclusion:
+    """What follows from what was observed, intended and written. `now` in seconds since the Unix epoch."""
+    selection = intent.selection
+    active = selection.active
+    summary = summarise(observed, active.name if active is not None else "", now)
+    last_failure = _last_failure(observed, intent, summary, now)
+    situation = Situation(
+        observed=observed, intent=intent, summary=summary, problems=problems, last_failure=last_failure
+    )
+    before = observed.status
+    status = before.model_copy(
+        update={
+            "observed_generation": observed.generation,
+            "replicas": len(summary.live),
+            "ready_replicas": summary.ready,
+            "desired_replicas": intent.target,
+            "selector": f"{SERVICE_LABEL}={observed.key.name}",
+            "address": _address(observed),
+            "plan": plan_status(active) if active is not None else before.plan,
+            "engine": _engine(observed, intent, now),
+            "start": start_status(_starting(summary), _records(observed, intent), now),
+            "last_failure": last_failure,
+            "conditions": _conditions(situation, now),
+        }
+    )
+    return Conclusion(
+        status=status,
+        sayings=_sayings(before.conditions, status.conditions, intent),
+        again_seconds=_again(observed, intent, summary, problems, now),
+    )
+
+
+def _address(observed: Observed) -> str:
+    if observed.spec is None:
+        return observed.status.address
+    key = observed.key
+    return f"http://{key.name}.{key.namespace}.svc:{observed.spec.service.port}/v1"
+
+
+def _records(observed: Observed, intent: Intent) -> tuple[RevisionStarts, ...]:
+    """What is known of the revisions' starts. It outlives a spec that cannot be read."""
+    before = observed.status.start
+    if observed.spec is None and before is not None:
+        return before.revisions
+    return intent.selection.records
+
+
+def _engine(observed: Observed, intent: Intent, now: float) -> EngineStatus | None:
+    """The report of a ready engine of the active revision, once for each revision."""
+    active, before = intent.selection.active, observed.status.engine
+    if active is None or (before is not None and before.revision == active.name):
+        return before
+    reports = [
+        pod.report
+        for pod in observed.pods
+        if pod.report is not None and pod.report.phase == "Ready" and pod.revision == active.name
+    ]
+    return engine_status(reports[0], active.plan, now) if reports else before
+
+
+def _starting(summary: Summary) -> PodState | None:
+    pod = summary.furthest
+    return pod if pod is not None and pod.stage == PodStage.STARTING else None
+
+
+def _last_failure(observed: Observed, intent: Intent, summary: Summary, now: float) -> FailureStatus | None:
+    """The failure that was counted comes first: by it the next reconcile knows that it was."""
+    proof = intent.selection.proof
+    pod = proof.failed if proof is not None and proof.failed is not None else summary.failed
+    before = observed.status.last_failure
+    return before if pod is None else failure_status(pod, before, now) or before
+
+
+def _conditions(situation: Situation, now: float) -> tuple[Condition, ...]:
+    verdicts = conditions_of(situation)
+    # Types that no longer apply go; types of a newer release are not known here and go as well.
+    conditions = tuple(each for each in situation.observed.status.conditions if each.type in set(verdicts))
+    for condition_type, verdict in verdicts.items():
+        conditions = set_condition(
+            conditions,
+            condition_type,
+            verdict.status,
+            verdict.reason,
+            verdict.message,
+            generation=situation.observed.generation,
+            now=now,
+        )
+    return conditions
+
+
+def _sayings(before: Iterable[Condition], after: Iterable[Condition], intent: Intent) -> tuple[Saying, ...]:
+    """An Event for each condition that turned to something a person wants to hear of."""
+    before, after = tuple(before), tuple(after)
+    sayings = list(_rollout_sayings(intent))
+    for condition in after:
+        old = find_condition(before, ConditionType(condition.type))
+        if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
+            continue
+        saying = _saying(condition)
+        if saying is not None and all(saying.reason != each.reason for each in sayings):
+            sayings.append(saying)
+    return tuple(sayings)
+
+
+def _rollout_sayings(intent: Intent) -> Iterable[Saying]:
+    selection = intent.selection
+    if intent.paused or selection.wanted is None:
+        return
+    name = selection.wanted.name
+    if selection.verdict in ("roll", "refreshed"):
+        message = f"revision {name}: {told_differences(selection.differences)}"
+        yield Saying(type="Normal", reason="RollingOut", message=message)
+    if selection.verdict == "corrected" and selection.correction is not None:
+        message = f"revision {name} is planned from the engine's own words: {selection.correction.message}"
+        yield Saying(type="Warning", reason="PlanCorrected", message=message)
+
+
+def _saying(condition: Condition) -> Saying | None:
+    if condition.type in (ConditionType.READY, ConditionType.PLANNED) and condition.status == "True":
+        return Saying(type="Normal", reason=condition.reason, message=condition.message)
+    bad = {
+        ConditionType.STALLED: "True",
+        ConditionType.PLANNED: "False",
+        ConditionType.PROGRESSING: "False",
+        ConditionType.SCALING_ACTIVE: "False",
+    }
+    if bad.get(ConditionType(condition.type)) == condition.status:
+        return Saying(type="Warning", reason=condition.reason, message=condition.message)
+    return None
+
+
+def _again(
+    observed: Observed,
+    intent: Intent,
+    summary: Summary,
+    problems: tuple[WriteProblem, ...],
+    now: float,
+) -> float | None:
+    """In how many seconds something may have changed that no watch tells."""
+    waits: list[float] = []
+    if problems:
+        waits.append(PROBLEM_SECONDS)
+    selection = intent.selection
+    if selection.refusal is not None or selection.unknown_candidate is not None:
+        waits.append(UNPLANNED_SECONDS)
+    if any(pod.stage in (PodStage.CREATING, PodStage.STARTING) for pod in summary.live):
+        waits.append(PROGRESS_SECONDS)
+    if any(pod.stage == PodStage.STOPPING for pod in observed.pods):
+        waits.append(PROBLEM_SECONDS)
+    if _unreported(observed, intent, now):
+        waits.append(REPORT_SECONDS)
+    return min(waits, default=None)
+
+
+def _unreported(observed: Observed, intent: Intent, now: float) -> bool:
+    active = intent.selection.active
+    if active is None or intent.paused:
+        return False
+    reported = observed.status.engine is not None and observed.status.engine.revision == active.name
+    return not reported and any(
+        pod.stage == PodStage.READY
+        and pod.revision == active.name
+        and pod.report is None
+        and now - pod.created_at < REPORT_PATIENCE_SECONDS
+        for pod in observed.pods
+    )

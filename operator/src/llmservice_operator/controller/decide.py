@@ -1,0 +1,119 @@
+"""What is to be written for one service: from what was observed to manifests. Pure.
+
+Order of the story: what is wanted and what runs (selection), how many (replicas), the children that follow, and
+which old revisions may go.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from llmservice_operator.api.labels import PAUSED_ANNOTATION
+from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.controller.candidates import Candidates
+from llmservice_operator.controller.observed import CORRECTION_ANNOTATION, Observed
+from llmservice_operator.controller.selection import Selection, select
+from llmservice_operator.planning.types import MemoryCorrection
+from llmservice_operator.resources.children import (
+    render_cache_claim,
+    render_deployment,
+    render_pdb,
+    render_service,
+)
+from llmservice_operator.resources.replicas import ReplicaChoice, replicas_to_apply
+from llmservice_operator.resources.revision import Revision, pack, superfluous
+from llmservice_operator.resources.types import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """What is to be written, and why."""
+
+    selection: Selection = field(default_factory=Selection)
+    replicas: ReplicaChoice | None = None
+    paused: bool = False
+    first: tuple[Manifest, ...] = ()
+    """Before all others: what runs must be on record before it runs."""
+    children: tuple[Manifest, ...] = ()
+    """In no order."""
+    superfluous: tuple[str, ...] = ()
+    """ControllerRevisions that may go, once all is written."""
+
+    @property
+    def target(self) -> int:
+        """Replicas wanted now."""
+        if self.replicas is None or self.selection.no_replicas:
+            return 0
+        return self.replicas.wanted
+
+
+def decide(observed: Observed, candidates: Candidates) -> Intent:
+    """The writes that bring the service to what its user says. None at all while it is paused or unreadable."""
+    paused = observed.annotations.get(PAUSED_ANNOTATION) == "true"
+    spec = observed.spec
+    if spec is None:
+        return Intent(paused=paused)
+    selection = select(observed, spec, candidates)
+    replicas = _replicas(observed, spec, selection)
+    if paused:
+        return Intent(selection=selection, replicas=replicas, paused=True)
+    if selection.active is None:
+        return Intent(selection=selection, replicas=replicas)
+    return Intent(
+        selection=selection,
+        replicas=replicas,
+        first=_revision_manifests(observed, selection),
+        children=_children(observed, spec, selection.active, replicas),
+        superfluous=_superfluous(observed, selection),
+    )
+
+
+def _replicas(observed: Observed, spec: LLMServiceSpec, selection: Selection) -> ReplicaChoice:
+    unproven = selection.active is not None and not selection.proven
+    choice = replicas_to_apply(spec, observed.deployment, unproven=unproven)
+    if selection.no_replicas and choice.replicas is not None:
+        return ReplicaChoice(replicas=0, wanted=choice.wanted)
+    return choice
+
+
+def _revision_manifests(observed: Observed, selection: Selection) -> tuple[Manifest, ...]:
+    if selection.wanted is None:
+        return ()
+    manifest = pack(observed.identity, selection.wanted)
+    stored = observed.revision(selection.wanted.name)
+    if stored is not None:
+        # The data of a ControllerRevision is immutable; number and annotations tell what has changed since.
+        manifest["data"] = dict(stored.data)
+    if selection.correction is not None:
+        manifest["metadata"]["annotations"][CORRECTION_ANNOTATION] = _correction_text(selection.correction)
+    return (manifest,)
+
+
+def _children(
+    observed: Observed, spec: LLMServiceSpec, active: Revision, replicas: ReplicaChoice
+) -> tuple[Manifest, ...]:
+    identity = observed.identity
+    claim = render_cache_claim(identity, spec)
+    return (
+        render_deployment(identity, active, replicas.replicas),
+        render_service(identity, spec),
+        render_pdb(identity),
+        *(() if claim is None else (claim,)),
+    )
+
+
+def _superfluous(observed: Observed, selection: Selection) -> tuple[str, ...]:
+    manifests = [
+        {"metadata": {"name": each.revision.name}, "revision": each.revision.number}
+        for each in observed.revisions
+    ]
+    good = [record.revision for record in selection.records if record.proven]
+    in_use = {
+        *(pod.revision for pod in observed.pods),
+        *(each.name for each in (selection.wanted, selection.active) if each is not None),
+        *good[-1:],
+    }
+    return superfluous(manifests, in_use)
+
+
+def _correction_text(correction: MemoryCorrection) -> str:
+    return json.dumps(asdict(correction), sort_keys=True, separators=(",", ":"))

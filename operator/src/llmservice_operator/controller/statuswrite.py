@@ -1,0 +1,97 @@
+"""When a status is worth a write. Pure.
+
+A change of state is written at once. Values that only move are written seldom: the progress of a load each
+`PROGRESS_SECONDS`, other numbers once in `VALUES_SECONDS` and only if one moved by more than a fifth.
+"""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from llmservice_operator.api.conditions import Reason
+from llmservice_operator.api.status import LLMServiceStatus
+
+MAX_STATUS_BYTES = 16 * 1024
+PROGRESS_SECONDS = 10.0
+VALUES_SECONDS = 60.0
+MOVED_FRACTION = 0.2
+
+_SHORT_WORDS = 160
+
+
+def status_json(status: LLMServiceStatus) -> dict[str, Any]:
+    """The status as it goes to the API server: at most 16 KiB, its longest explanations cut first."""
+    body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if _size(body) <= MAX_STATUS_BYTES:
+        return body
+    body = deepcopy(body)
+    plan = body.get("plan") or {}
+    for term in plan.get("memory") or []:
+        term["explanation"] = term.get("explanation", "")[:_SHORT_WORDS]
+    for name in ("reasons", "warnings"):
+        if name in plan:
+            plan[name] = [each[:_SHORT_WORDS] for each in plan[name]]
+    return body
+
+
+def write_wait_seconds(
+    old: Mapping[str, Any], new: Mapping[str, Any], since_write_seconds: float | None
+) -> float | None:
+    """In how many seconds `new` is to be written: 0.0 now, None never.
+
+    `old` and `new` as from `status_json`; `since_write_seconds`: since our last write, None where it is not known.
+    """
+    if old == new:
+        return None
+    if _without_values(old) != _without_values(new):
+        return 0.0
+    if _progress(old) != _progress(new):
+        return _left(PROGRESS_SECONDS, since_write_seconds)
+    if _moved(old.get("engine"), new.get("engine")):
+        return _left(VALUES_SECONDS, since_write_seconds)
+    return None
+
+
+def _left(period_seconds: float, since_write_seconds: float | None) -> float:
+    return 0.0 if since_write_seconds is None else max(0.0, period_seconds - since_write_seconds)
+
+
+def _without_values(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The status with every number that only moves left out."""
+    bare = {name: value for name, value in status.items() if name not in ("engine", "start")}
+    engine, start = status.get("engine") or {}, status.get("start") or {}
+    bare["engine"] = {name: engine.get(name) for name in ("version", "versionKnown", "revision")}
+    bare["start"] = {name: value for name, value in start.items() if name != "weights"}
+    bare["conditions"] = [
+        {**each, "message": ""} if _tells_progress(each) else each for each in status.get("conditions") or []
+    ]
+    return bare
+
+
+def _tells_progress(condition: Mapping[str, Any]) -> bool:
+    return condition.get("reason") == Reason.LOADING_WEIGHTS
+
+
+def _progress(status: Mapping[str, Any]) -> Any:
+    moving = [each for each in status.get("conditions") or [] if _tells_progress(each)]
+    return (status.get("start") or {}).get("weights"), [each.get("message") for each in moving]
+
+
+def _moved(old: Any, new: Any) -> bool:
+    """Whether any number in it moved by more than a fifth, or anything else changed. Times are no news."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return any(_moved(old.get(name), new.get(name)) for name in {*old, *new} if name != "reportedAt")
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) != len(new) or any(_moved(*pair) for pair in zip(old, new, strict=True))
+    if _is_number(old) and _is_number(new):
+        return bool(abs(new - old) > MOVED_FRACTION * abs(old))
+    return bool(old != new)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _size(body: Mapping[str, Any]) -> int:
+    return len(json.dumps(body, separators=(",", ":")).encode())
