@@ -9,27 +9,33 @@ import contextlib
 import logging
 import random
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from llmservice_operator.api import labels
+from llmservice_operator.clients.engine import HttpEngineClient
 from llmservice_operator.clients.kube import KubeClient
 from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clients.kube_rest import RestKubeClient
+from llmservice_operator.clients.modelhub import HttpModelHub
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.intake import Intake, watched_kinds
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.leader import LeaderElector, LeaseLostError
+from llmservice_operator.controller.observed import ReconcileSettings
+from llmservice_operator.controller.reconciler import Reconciler
 from llmservice_operator.controller.recorder import Recorder
+from llmservice_operator.controller.reporter import Reporter
 from llmservice_operator.controller.store import Store
 from llmservice_operator.controller.sweep import Sweeper
 from llmservice_operator.controller.workqueue import Reconcile, WorkQueue
-from llmservice_operator.errors import LLMServiceError
+from llmservice_operator.engines.vllm import VllmEngine
 from llmservice_operator.handlers.informer import Informer
-from llmservice_operator.settings import Settings
-from llmservice_operator.telemetry.log import start_line
+from llmservice_operator.resources.types import RenderSettings
+from llmservice_operator.settings import Settings, read_catalogue, read_hub_token
 from llmservice_operator.telemetry.metrics import Metrics
 from llmservice_operator.telemetry.server import StatusServer
 
@@ -74,6 +80,45 @@ ReconcilerFactory = Callable[[Parts], contextlib.AbstractAsyncContextManager[Rec
 """Makes the reconcile function, and closes what it holds at the end."""
 
 
+@contextlib.asynccontextmanager
+async def make_reconciler(parts: Parts) -> AsyncIterator[Reconcile]:
+    """The operator's own reconcile, with its clients of engines and the model hub.
+
+    InvalidInputError where a catalogue or the hub's token cannot be read.
+    """
+    settings = parts.settings
+    hub = HttpModelHub(
+        endpoint=settings.hub_endpoint, token=read_hub_token(settings), monotonic=parts.clock.monotonic
+    )
+    async with hub, HttpEngineClient() as engines:
+        yield Reconciler(
+            kube=parts.kube,
+            store=parts.store,
+            recorder=parts.recorder,
+            engine_client=engines,
+            modelhub=hub,
+            engine=VllmEngine(),
+            clock=parts.clock,
+            settings=ReconcileSettings(
+                render=render_settings(settings),
+                catalogue=read_catalogue(settings),
+                sees_nodes=not settings.namespaced,
+            ),
+            observer=parts.metrics,
+        ).reconcile
+
+
+def render_settings(settings: Settings) -> RenderSettings:
+    """What every pod is rendered with."""
+    return RenderSettings(
+        supervisor_image=settings.supervisor_image,
+        supervisor_pull_policy=settings.supervisor_pull_policy,
+        engine_images=settings.engine_images,
+        hub_endpoint=settings.hub_endpoint,
+        allowed_host_paths=settings.allowed_host_paths,
+    )
+
+
 class Operator:
     """One run of the operator. `run` returns the process's exit code."""
 
@@ -86,6 +131,7 @@ class Operator:
         self.clock = clock or SystemClock()
         self.random = random.Random()  # noqa: S311  jitter
         self.stopping = asyncio.Event()
+        self.identity = settings.identity or f"{socket.gethostname()}-{self.random.getrandbits(64):016x}"
         self.state = "starting"
         self.server = StatusServer(
             host=settings.http_host,
@@ -119,7 +165,7 @@ class Operator:
             random=self.random.random,
             namespace=self.settings.namespace,
             name=self.settings.lease_name,
-            identity=self.settings.identity or f"llmservice-{self.random.getrandbits(64):016x}",
+            identity=self.identity,
         )
         try:
             self.state = "standby"
@@ -200,11 +246,11 @@ class _Work:
         settings, clock, jitter = operator.settings, operator.clock, operator.random.random
         self._operator = operator
         self._kinds = watched_kinds(namespaced=settings.namespaced)
-        observer = _Observer(operator.metrics, clock)
+        observer = Reporter(operator.metrics, clock)
         self._store = Store()
         self._queue = WorkQueue(clock=clock, random=jitter, observer=observer)
         self._recorder = Recorder(
-            kube=kube, clock=clock, instance=settings.identity or "llmservice", observer=operator.metrics
+            kube=kube, clock=clock, instance=operator.identity, observer=operator.metrics
         )
         self._sweeper = Sweeper(
             kube=kube,
@@ -318,55 +364,6 @@ class _Work:
             objects=lambda: {kind: self._store.count(kind) for kind in self._kinds},
             services=self._intake.services,
         )
-
-
-class _Observer:
-    """Turns what queue, watches and sweeps tell into metrics and the canonical log line of each reconcile."""
-
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
-        self._metrics = metrics
-        self._clock = clock
-        self._lines: dict[Key, dict[str, Any]] = {}
-
-    def started(self, key: Key, waited_seconds: float) -> None:
-        """Begin the line."""
-        self._metrics.queue_wait_seconds.observe(waited_seconds)
-        self._lines[key] = start_line()
-        self._lines[key]["waited_ms"] = round(waited_seconds * 1000, 1)
-
-    def finished(
-        self, key: Key, duration_seconds: float, error: Exception | None, again_seconds: float | None
-    ) -> None:
-        """Write the line."""
-        result = "success" if error is None else "error"
-        self._metrics.reconciles.labels(result).inc()
-        self._metrics.reconcile_seconds.observe(duration_seconds)
-        line = {
-            "service": str(key),
-            "result": result,
-            "duration_ms": round(duration_seconds * 1000, 1),
-            "again_seconds": None if again_seconds is None else round(again_seconds, 1),
-            **self._lines.pop(key, {}),
-        }
-        if error is None:
-            logger.info("reconcile", extra=line)
-        else:
-            expected = isinstance(error, LLMServiceError)
-            line["error"] = str(error) or type(error).__name__
-            logger.warning("reconcile", extra=line, exc_info=None if expected else error)
-
-    def watched(self, kind: str) -> None:
-        """Count an event."""
-        self._metrics.watch_events.labels(kind).inc()
-        self._metrics.watch_last_event.labels(kind).set(self._clock.now())
-
-    def relisted(self, kind: str) -> None:
-        """Count a new list."""
-        self._metrics.watch_restarts.labels(kind).inc()
-
-    def swept(self, kind: str) -> None:
-        """Note the time of a sweep."""
-        self._metrics.last_sweep.labels(kind).set(self._clock.now())
 
 
 @contextlib.asynccontextmanager

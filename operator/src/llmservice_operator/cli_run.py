@@ -3,10 +3,9 @@
 import asyncio
 import gc
 import logging
-import socket
 import sys
 
-from llmservice_operator.app import Operator, ReconcilerFactory
+from llmservice_operator import app
 from llmservice_operator.errors import InvalidInputError, LLMServiceError
 from llmservice_operator.settings import Settings, read_settings
 from llmservice_operator.telemetry.log import set_up
@@ -15,10 +14,10 @@ from llmservice_operator.version import __version__
 logger = logging.getLogger(__name__)
 
 
-def run(make_reconciler: ReconcilerFactory | None = None) -> int:
+def run(make_reconciler: app.ReconcilerFactory = app.make_reconciler) -> int:
     """Read the settings from the environment and run until SIGTERM. Returns the exit code."""
     try:
-        settings = read_settings(host_name=socket.gethostname())
+        settings = read_settings()
     except InvalidInputError as e:
         sys.stderr.write(f"{e}\n")
         return 2
@@ -26,15 +25,13 @@ def run(make_reconciler: ReconcilerFactory | None = None) -> int:
     return asyncio.run(_run(settings, make_reconciler))
 
 
-async def _run(settings: Settings, make_reconciler: ReconcilerFactory | None) -> int:
+async def _run(settings: Settings, make_reconciler: app.ReconcilerFactory) -> int:
     logger.info("starting", extra={"version": __version__, "namespaces": settings.watch_namespaces})
     # What was imported lives as long as the process; looking at it again and again costs a tenth of a core.
     gc.collect()
     gc.freeze()
     try:
-        if make_reconciler is None:
-            raise InvalidInputError("no reconciler")
-        return await Operator(settings, make_reconciler).run()
+        return await app.Operator(settings, make_reconciler).run()
     except (LLMServiceError, OSError) as e:
         logger.error("cannot run", extra={"error": str(e)})  # noqa: TRY400  the message says it all
         return 1

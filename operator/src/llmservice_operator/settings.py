@@ -9,10 +9,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow, load_catalogue, merge_catalogues
 from llmservice_operator.version import __version__
 
 NAMESPACE_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -38,7 +41,8 @@ class Settings:
     lease_name: str = "llmservice-operator"
     """LLMSERVICE_LEASE_NAME: one for each operator that is to work at the same time (namespaced mode)."""
     identity: str = ""
-    """LLMSERVICE_IDENTITY, else the host's name (in a pod: the pod's name). Who holds the Lease."""
+    """LLMSERVICE_IDENTITY, the pod's uid: who holds the Lease. A process takes a Lease of its own identity over at
+    once, so no two may have the same; empty: the host's name and a random number."""
     supervisor_image: str = f"ghcr.io/llmservice/operator:{__version__}"
     """LLMSERVICE_SUPERVISOR_IMAGE: the operator's own image, which brings the supervisor into pods."""
     supervisor_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -76,7 +80,7 @@ class Settings:
         return bool(self.watch_namespaces)
 
 
-def read_settings(environ: Mapping[str, str] | None = None, *, host_name: str = "") -> Settings:
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of this process. InvalidInputError names each wrong variable, its value and limits."""
     reader = _Reader(os.environ if environ is None else environ)
     kubeconfig = reader.text("KUBECONFIG", "")
@@ -84,7 +88,7 @@ def read_settings(environ: Mapping[str, str] | None = None, *, host_name: str = 
         watch_namespaces=reader.each("LLMSERVICE_WATCH_NAMESPACES", _namespace),
         namespace=reader.checked("LLMSERVICE_NAMESPACE", Settings.namespace, _namespace),
         lease_name=reader.checked("LLMSERVICE_LEASE_NAME", Settings.lease_name, _namespace),
-        identity=reader.text("LLMSERVICE_IDENTITY", "") or reader.text("HOSTNAME", "") or host_name,
+        identity=reader.text("LLMSERVICE_IDENTITY", ""),
         supervisor_image=reader.checked("LLMSERVICE_SUPERVISOR_IMAGE", Settings.supervisor_image, _image),
         supervisor_pull_policy=reader.choice(  # type: ignore[arg-type]
             "LLMSERVICE_SUPERVISOR_PULL_POLICY", Settings.supervisor_pull_policy, PULL_POLICIES
@@ -107,6 +111,32 @@ def read_settings(environ: Mapping[str, str] | None = None, *, host_name: str = 
     )
     reader.raise_if_wrong()
     return settings
+
+
+def read_catalogue(settings: Settings) -> tuple[AcceleratorRow, ...]:
+    """The built-in accelerators with the users' rows merged over them."""
+    builtin = resources.files("llmservice_operator.perfmodel").joinpath("accelerators.yaml")
+    catalogue = load_catalogue(builtin.read_text())
+    for path in settings.catalogue_files:
+        text = _read_file("LLMSERVICE_CATALOGUE_FILES", path)
+        catalogue = merge_catalogues(catalogue, load_catalogue(text))
+    return catalogue
+
+
+def read_hub_token(settings: Settings) -> str | None:
+    """The operator's own token for the model hub, if it has one."""
+    if not settings.hub_token_file:
+        return None
+    return _read_file("LLMSERVICE_HUB_TOKEN_FILE", settings.hub_token_file).strip() or None
+
+
+def _read_file(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as e:
+        raise InvalidInputError(
+            f"{variable} names {path}, which cannot be read: {e.strerror}; mount it, or unset the variable"
+        ) from e
 
 
 def _namespace(text: str) -> str | None:
