@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from llmservice_operator.api import labels
+from llmservice_operator.api.quantities import parse_quantity
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.api.status import LLMServiceStatus
 from llmservice_operator.clients.engine import EngineClient, EngineReport, EngineUnreachableError
@@ -28,7 +29,6 @@ from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.planning.types import MemoryCorrection, NodeAccelerators
 from llmservice_operator.resources.inputs import digest
 from llmservice_operator.resources.ownership import is_ours, not_ours_message
-from llmservice_operator.api.quantities import parse_quantity
 from llmservice_operator.resources.revision import unpack
 from llmservice_operator.resources.types import Identity
 from llmservice_operator.resources.volumes import cache_claim_name
