@@ -54,7 +54,11 @@ class Api:
     def _send(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, content_type: str
     ) -> http.client.HTTPResponse:
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "devcluster"}
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "Accept": "application/json",
+            "User-Agent": "devcluster",
+        }
         data = None
         if body is not None:
             data = json.dumps(body)

@@ -49,7 +49,9 @@ class AuditLog:
                 if line.endswith(b"\n"):
                     yield parse(json.loads(line))
 
-    def counts(self, *, since: int = 0, user: str | None = None, user_agent: str | None = None) -> Counter[tuple[str, str]]:
+    def counts(
+        self, *, since: int = 0, user: str | None = None, user_agent: str | None = None
+    ) -> Counter[tuple[str, str]]:
         """How often each (user, verb) was seen; ``user`` and ``user_agent`` filter by prefix."""
         return Counter(
             (request.user, request.verb)

@@ -49,7 +49,9 @@ class Program:
 
 
 def _kubernetes(name: str) -> Program:
-    return Program(name=name, module="kubernetes", package=f"k8s.io/kubernetes/cmd/{name}", stamp=_KUBERNETES_STAMP)
+    return Program(
+        name=name, module="kubernetes", package=f"k8s.io/kubernetes/cmd/{name}", stamp=_KUBERNETES_STAMP
+    )
 
 
 def _containerd(name: str) -> Program:
@@ -91,7 +93,9 @@ def parse_go_version(text: str) -> tuple[int, int]:
     try:
         return int(numbers[0]), int(numbers[1])
     except (ValueError, IndexError):
-        raise PreflightError(f"cannot read Go's version from {text.strip()!r}; is `go` the Go compiler?") from None
+        raise PreflightError(
+            f"cannot read Go's version from {text.strip()!r}; is `go` the Go compiler?"
+        ) from None
 
 
 def module_hash(sources: Mapping[str, bytes], programs: tuple[Program, ...], go_version: str) -> str:
@@ -127,6 +131,7 @@ class Binaries:
         self._say = say
         self._programs = {program.name: program for program in programs}
         self._folders: dict[str, Path] = {}
+        self._version: str | None = None
         self.root = cache_root(self._environ)
 
     def path(self, name: str) -> Path:
@@ -172,7 +177,7 @@ class Binaries:
 
     def _go_version(self) -> str:
         # What `go version` prints is fixed by the installed compiler; asking it costs 10 ms, so it is asked once.
-        if not hasattr(self, "_version"):
+        if self._version is None:
             go = shutil.which("go", path=self._environ.get("PATH"))
             if go is None:
                 raise PreflightError(
@@ -193,16 +198,29 @@ class Binaries:
         partial = target.with_name(f".{program.name}.partial")
         self._say(f"{progress} building {program.name} …")
         started = time.monotonic()
-        command = ["go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags]
+        command = [
+            "go",
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags",
+            program.ldflags,
+        ]
         command += ["-tags", program.tags, "-o", str(partial), program.package]
         environ = self._environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
         result = subprocess.run(
-            command, cwd=self._sources / program.module, env=environ, stderr=subprocess.PIPE, text=True, check=False
+            command,
+            cwd=self._sources / program.module,
+            env=environ,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         if result.returncode != 0:
             partial.unlink(missing_ok=True)
             tail = "\n".join(result.stderr.strip().splitlines()[-20:])
             raise BuildError(f"building {program.name} failed (go build exited {result.returncode}):\n{tail}")
-        os.replace(partial, target)
+        partial.replace(target)
         megabytes = target.stat().st_size / 1e6
         self._say(f"{progress} {program.name}: {time.monotonic() - started:.0f} s, {megabytes:.0f} MB")

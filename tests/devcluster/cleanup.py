@@ -48,7 +48,11 @@ def destroy(layout: Layout) -> None:
 def existing_nodes(layout: Layout) -> tuple[NodeLayout, ...]:
     """Nodes of which anything is left, also those that the spec no longer has."""
     nodes = (layout.node(index) for index in range(1, MAX_NODES + 1))
-    return tuple(node for node in nodes if node.folder.exists() or network.node_exists(node) or network.link_exists(node))
+    return tuple(
+        node
+        for node in nodes
+        if node.folder.exists() or network.node_exists(node) or network.link_exists(node)
+    )
 
 
 def kill_processes(layout: Layout) -> None:
@@ -59,10 +63,17 @@ def kill_processes(layout: Layout) -> None:
 def kill_node(layout: Layout, node: NodeLayout) -> None:
     """SIGKILLs all processes of one node: those in its network namespace, and all its containers."""
     namespace = network.namespace_id(node)
-    _kill(layout.spec.name, layout.marker, (node,), only=lambda process: network.namespace_of(process.pid) == namespace)
+    _kill(
+        layout.spec.name,
+        layout.marker,
+        (node,),
+        only=lambda process: network.namespace_of(process.pid) == namespace,
+    )
 
 
-def _kill(name: str, marker: str, nodes: tuple[NodeLayout, ...], *, only: Callable[[ProcessId], bool]) -> None:
+def _kill(
+    name: str, marker: str, nodes: tuple[NodeLayout, ...], *, only: Callable[[ProcessId], bool]
+) -> None:
     """Kills until a look finds nothing: a runtime may start one more shim while it is being killed."""
     left: list[ProcessId] = []
     for _ in range(5):
@@ -78,7 +89,9 @@ def _kill(name: str, marker: str, nodes: tuple[NodeLayout, ...], *, only: Callab
         left = processes.kill_all(everything)
     if left:
         pids = ", ".join(str(process.pid) for process in left)
-        raise DevclusterError(f"processes {pids} of cluster {name!r} do not end on SIGKILL; see `ps -o pid,stat,wchan`")
+        raise DevclusterError(
+            f"processes {pids} of cluster {name!r} do not end on SIGKILL; see `ps -o pid,stat,wchan`"
+        )
 
 
 def container_processes(node: NodeLayout) -> list[ProcessId]:
@@ -97,7 +110,7 @@ def container_processes(node: NodeLayout) -> list[ProcessId]:
 
 def _is_shim(process: ProcessId) -> bool:
     try:
-        return os.readlink(f"/proc/{process.pid}/exe").endswith("/containerd-shim-runc-v2")
+        return Path(f"/proc/{process.pid}/exe").readlink().name == "containerd-shim-runc-v2"
     except OSError:
         return False
 

@@ -32,12 +32,15 @@ def parser() -> argparse.ArgumentParser:
     down = command("down", "End a cluster and remove all its data.", _down)
     _name(down)
     down.add_argument("--all", action="store_true", help="all clusters of this machine")
+    down.add_argument("--orphans", action="store_true", help="those that killed test runs left")
 
     _name(command("status", "Tell how each component and node is.", _status))
     _name(command("kubeconfig", "Print the path of the administrator's kubeconfig.", _kubeconfig))
 
     images = command("images", "Work with images.", _load)
-    load = images.add_subparsers(dest="images_command", required=True).add_parser("load", help="import an archive")
+    load = images.add_subparsers(dest="images_command", required=True).add_parser(
+        "load", help="import an archive"
+    )
     load.add_argument("archive", type=Path)
     load.add_argument("--node", help="only this node (default: all)")
     _name(load)
@@ -72,7 +75,9 @@ def _find(name: str | None) -> LightCluster:
     spec = Registry(current_state_root()).find(chosen)
     if spec is None:
         known = ", ".join(spec.name for spec in Registry(current_state_root()).all()) or "none"
-        raise DevclusterError(f"there is no cluster {chosen!r} (clusters: {known}); make it with `devcluster up`")
+        raise DevclusterError(
+            f"there is no cluster {chosen!r} (clusters: {known}); make it with `devcluster up`"
+        )
     return LightCluster(chosen) if spec.light else Cluster.existing(chosen)
 
 
@@ -92,7 +97,11 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _down(options: argparse.Namespace) -> int:
-    names = [spec.name for spec in Registry(current_state_root()).all()] if options.all else [options.name or "dev"]
+    registry = Registry(current_state_root())
+    if options.all or options.orphans:
+        names = [spec.name for spec in (registry.all() if options.all else registry.orphans())]
+    else:
+        names = [options.name or "dev"]
     for name in names:
         LightCluster(name).down()
     return 0
@@ -117,7 +126,9 @@ def _kubeconfig(options: argparse.Namespace) -> int:
 def _load(options: argparse.Namespace) -> int:
     cluster = _find(options.name)
     if not isinstance(cluster, Cluster):
-        raise DevclusterError(f"cluster {cluster.name!r} is the light form and has no nodes to load images into")
+        raise DevclusterError(
+            f"cluster {cluster.name!r} is the light form and has no nodes to load images into"
+        )
     print(cluster.load_image(options.archive, node=options.node))
     return 0
 

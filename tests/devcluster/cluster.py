@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from devcluster.binaries import LIGHT_PROGRAMS, Binaries
 from devcluster.control_plane import Component
 from devcluster.errors import DevclusterError, StartError
 from devcluster.faults import Faults
-from devcluster.layout import Layout, NodeLayout, Spec, current_state_root, validate
+from devcluster.layout import Layout, NodeLayout, Spec, choose_slot, current_state_root, validate
 from devcluster.shell import run
 from devcluster.supervision import Supervisor, answers_ok, current_environ
 
@@ -121,7 +122,7 @@ class LightCluster:
             self._binaries.ensure(self._programs())
             started = time.monotonic()
             self.timings = {}
-            self._wanted = self._registry.claim(self._wanted, routed=lambda: [] if self.light else network.routed_networks())
+            self._wanted = self._registry.claim(self._wanted, choose=self._choose_slot)
             self._start()
             self._lap("up", started)
 
@@ -132,13 +133,18 @@ class LightCluster:
             if spec is not None:
                 cleanup.destroy(Layout(root=self._registry.root, spec=spec))
 
+    def _choose_slot(self, taken: set[int]) -> int:
+        return choose_slot(taken, routed=[], loopback_is_free=network.loopback_is_free)
+
     def _programs(self) -> tuple[str, ...] | None:
         return LIGHT_PROGRAMS
 
     def _check_machine(self) -> None:
         missing = self._binaries.missing(self._programs())
         root = self._registry.root
-        preflight.check(light=self.light, say=self._say, environ=self._environ, missing=missing, state_root=root)
+        preflight.check(
+            light=self.light, say=self._say, environ=self._environ, missing=missing, state_root=root
+        )
 
     def _start(self) -> None:
         self._prepare()
@@ -280,6 +286,9 @@ class Cluster(LightCluster):
             builders.append(node.device_plugin)
         return [build(layout, layout.node(index)) for build in builders]
 
+    def _choose_slot(self, taken: set[int]) -> int:
+        return choose_slot(taken, routed=network.routed_networks(), loopback_is_free=network.loopback_is_free)
+
     def _programs(self) -> tuple[str, ...] | None:
         return None
 
@@ -289,7 +298,10 @@ class Cluster(LightCluster):
     def _kubeconfig_paths(self) -> dict[str, Path]:
         folder = self.layout.folder
         paths = {user: folder / f"{user.removeprefix('system:')}.kubeconfig" for user in control_plane.USERS}
-        paths |= {control_plane.node_user(each.name): each.folder / "kubelet.kubeconfig" for each in self.layout.nodes}
+        paths |= {
+            control_plane.node_user(each.name): each.folder / "kubelet.kubeconfig"
+            for each in self.layout.nodes
+        }
         return paths | super()._kubeconfig_paths()
 
     def _start(self) -> None:
@@ -347,7 +359,7 @@ class Cluster(LightCluster):
             self.supervisor.ensure(runtime)
         for runtime, each in zip(runtimes, layout.nodes, strict=True):
             self.supervisor.wait_until(
-                runtime.name, lambda each=each: images.runtime_answers(each), timeout_seconds=START_SECONDS
+                runtime.name, partial(images.runtime_answers, each), timeout_seconds=START_SECONDS
             )
         with ThreadPoolExecutor() as pool:
             ctr = self._binaries.path("ctr")
@@ -362,7 +374,7 @@ class Cluster(LightCluster):
                 waiting.discard(name)
             if not waiting:
                 return
-        name = sorted(waiting)[0]
+        name = min(waiting)
         kubelet = f"kubelet-{name.removeprefix('node-')}"
         raise StartError(
             f"{name} is not Ready after {START_SECONDS} s; the log of {kubelet} ends with:\n"
@@ -375,7 +387,9 @@ class Cluster(LightCluster):
         for item in self.api.events(path, deadline=time.monotonic() + START_SECONDS):
             if item.get("metadata", {}).get("name") == "default":
                 return
-        raise StartError("the controllers made no default ServiceAccount; see the log of kube-controller-manager")
+        raise StartError(
+            "the controllers made no default ServiceAccount; see the log of kube-controller-manager"
+        )
 
 
 def node_ready(item: Mapping[str, Any], *, gpus: int) -> bool:

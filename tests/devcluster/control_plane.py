@@ -69,7 +69,12 @@ def kubeconfig(*, server: str, token: str, ca_data: str | None, namespace: str =
         "kind": "Config",
         "clusters": [{"name": "devcluster", "cluster": cluster}],
         "users": [{"name": "user", "user": {"token": token}}],
-        "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": "user", "namespace": namespace}}],
+        "contexts": [
+            {
+                "name": "devcluster",
+                "context": {"cluster": "devcluster", "user": "user", "namespace": namespace},
+            }
+        ],
         "current-context": "devcluster",
     }
     return json.dumps(document, indent=2) + "\n"

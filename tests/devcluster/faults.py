@@ -11,6 +11,7 @@ from devcluster.control_plane import Component
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout, NodeLayout
 from devcluster.processes import ProcessId
+from devcluster.state import write_atomic
 from devcluster.supervision import Supervisor
 
 
@@ -69,9 +70,16 @@ class Faults:
         finally:
             self.join_node(node)
 
+    def set_unhealthy_gpus(self, node: str, indexes: Sequence[int]) -> None:
+        """The node's device plugin reports these accelerators (from 0) unhealthy, and all others healthy."""
+        text = "".join(f"{index}\n" for index in indexes)
+        write_atomic(self._node(node).unhealthy_gpus, text)
+
     def _component(self, name: str) -> Component:
         if name not in self._components:
-            raise DevclusterError(f"there is no component {name!r}; components: {', '.join(self._components)}")
+            raise DevclusterError(
+                f"there is no component {name!r}; components: {', '.join(self._components)}"
+            )
         return self._components[name]
 
     def _process(self, name: str) -> ProcessId:

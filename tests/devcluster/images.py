@@ -128,7 +128,7 @@ def inspect(path: Path) -> ArchiveInfo:
         return _inspect(path)
     except (tarfile.TarError, KeyError, ValueError, EOFError) as error:
         raise ImageError(
-            f"{path} is no OCI or Docker image archive ({error or type(error).__name__}); make one with "
+            f"{path} is no OCI or Docker image archive ({error}); make one with "
             f"`buildah push NAME oci-archive:{path.name}:NAME` or `docker save -o {path.name} NAME`"
         ) from None
 
@@ -193,7 +193,9 @@ def check_room(info: ArchiveInfo, *, nodes: int, free_bytes: int, where: Path) -
 def load(archive: Path, nodes: Sequence[NodeLayout], *, ctr: Path, say: Callable[[str], None]) -> str:
     """Imports ``archive`` into the nodes that do not have that very image yet; returns its name."""
     info = inspect(archive)
-    missing = [node for node in nodes if info.digest is None or _digest_in(node, info.name, ctr) != info.digest]
+    missing = [
+        node for node in nodes if info.digest is None or _digest_in(node, info.name, ctr) != info.digest
+    ]
     if missing:
         where = missing[0].folder
         check_room(info, nodes=len(missing), free_bytes=shutil.disk_usage(where).free, where=where)
@@ -201,7 +203,9 @@ def load(archive: Path, nodes: Sequence[NodeLayout], *, ctr: Path, say: Callable
         say(f"loading {info.name} into {node.name} …")
         output = run([*_ctr(node, ctr), "image", "import", "--index-name", info.name, str(archive)])
         if _digest_in(node, info.name, ctr) is None:
-            raise ImageError(f"{archive}: imported into {node.name}, but not under the name {info.name}: {output}")
+            raise ImageError(
+                f"{archive}: imported into {node.name}, but not under the name {info.name}: {output}"
+            )
     return info.name
 
 

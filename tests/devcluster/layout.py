@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -84,14 +84,20 @@ def validate(*, name: str, nodes: int, gpus: int, gpu_type: str) -> None:
         raise DevclusterError(f"gpu type {gpu_type!r} is not known; known: {', '.join(sorted(GPU_TYPES))}")
 
 
-def choose_slot(taken: Collection[int], routed: Collection[IPv4Network]) -> int:
-    """The lowest slot that no cluster has and whose networks overlap none of the machine's own (``routed``)."""
+def choose_slot(
+    taken: Collection[int], *, routed: Collection[IPv4Network], loopback_is_free: Callable[[str], bool]
+) -> int:
+    """The lowest slot that no cluster has, whose networks overlap none of the machine's own (``routed``), and whose
+    loopback address nobody listens on (a cluster of another state folder may).
+    """
     for slot in range(SLOTS):
         own = [IPv4Network(f"10.{100 + slot}.0.0/16"), IPv4Network(f"10.{150 + slot}.0.0/20")]
         clash = any(network.prefixlen > 0 and network.overlaps(mine) for network in routed for mine in own)
-        if slot not in taken and not clash:
+        if slot not in taken and not clash and loopback_is_free(f"127.77.{slot}.1"):
             return slot
-    raise DevclusterError(f"all {SLOTS} address ranges are taken; remove a cluster with `devcluster down --name NAME`")
+    raise DevclusterError(
+        f"all {SLOTS} address ranges are taken; remove a cluster with `devcluster down --name NAME`"
+    )
 
 
 def state_root(environ: Mapping[str, str], *, is_root: bool) -> Path:

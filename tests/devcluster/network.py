@@ -8,9 +8,11 @@ Services of all nodes, so that tests reach them directly.
 from __future__ import annotations
 
 import json
+import socket
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from devcluster.control_plane import ETCD_PORT
 from devcluster.layout import Layout, NodeLayout
 from devcluster.shell import run, succeeds
 
@@ -20,6 +22,17 @@ def routed_networks() -> list[IPv4Network]:
     routes = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "main"]) or "[]")
     words = [str(route["dst"]) for route in routes if route.get("dst", "default") != "default"]
     return [IPv4Network(word, strict=False) for word in words]
+
+
+def loopback_is_free(address: str, port: int = ETCD_PORT) -> bool:
+    """Whether nobody listens on etcd's port of a loopback address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
 
 
 def nftables_rules(layout: Layout) -> str:

@@ -33,7 +33,18 @@ exec "$@"
 def holder(layout: Layout, node: NodeLayout) -> Component:
     """Holds the node's mount namespace, which the node's other components enter."""
     del layout
-    unshare = ("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _HOLD, "sh", str(node.folder))
+    unshare = (
+        "unshare",
+        "--mount",
+        "--propagation",
+        "slave",
+        "--",
+        "sh",
+        "-c",
+        _HOLD,
+        "sh",
+        str(node.folder),
+    )
     return Component(
         name=node.holder,
         program="pause",
@@ -44,7 +55,7 @@ def holder(layout: Layout, node: NodeLayout) -> Component:
 
 
 def containerd_config(node: NodeLayout) -> str:
-    """containerd's configuration, version 3: everything of its own below the node's folder."""
+    """The runtime's configuration, version 3: everything of its own below the node's folder."""
     return f"""\
 version = 3
 root = "{node.folder}/containerd-root"
@@ -159,8 +170,12 @@ def kubelet_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "imageMinimumGCAge": "24h",
-        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%",
-                         "imagefs.available": "1%"},
+        "evictionHard": {
+            "memory.available": "50Mi",
+            "nodefs.available": "1%",
+            "nodefs.inodesFree": "1%",
+            "imagefs.available": "1%",
+        },
         "localStorageCapacityIsolation": True,
         "enableServer": True,
         "address": node.address,
@@ -228,7 +243,7 @@ def device_plugin(layout: Layout, node: NodeLayout) -> Component:
         name=f"gpu-plugin-{node.index}",
         program="gpu-plugin",
         arguments=(
-            f"-folder=/var/lib/kubelet/device-plugins",
+            "-folder=/var/lib/kubelet/device-plugins",
             f"-count={layout.spec.gpus}",
             f"-unhealthy={node.unhealthy_gpus}",
         ),

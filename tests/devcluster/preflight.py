@@ -56,12 +56,12 @@ def problems(machine: Machine, *, light: bool, must_build: bool) -> list[str]:
     if must_build and machine.free_build_bytes < BUILD_BYTES:
         found.append(
             f"the first build needs {BUILD_BYTES / GIB:.0f} GiB of disk for Go's caches, "
-            f"{machine.free_build_bytes / GIB:.1f} GiB are free: free some, or set GOCACHE, GOMODCACHE and XDG_CACHE_HOME"
+            f"{machine.free_build_bytes / GIB:.1f} GiB are free: free some, or set GOCACHE and GOMODCACHE"
         )
     if machine.free_state_bytes < RUN_BYTES:
         found.append(
-            f"the cluster's state needs {RUN_BYTES / GIB:.0f} GiB of disk, {machine.free_state_bytes / GIB:.1f} GiB are "
-            "free: free some, or set DEVCLUSTER_STATE to a folder on a larger disk"
+            f"the cluster's state needs {RUN_BYTES / GIB:.0f} GiB of disk, {machine.free_state_bytes / GIB:.1f} GiB "
+            "are free: free some, or set DEVCLUSTER_STATE to a folder on a larger disk"
         )
     if not light and machine.memory_bytes < MINIMUM_MEMORY_BYTES:
         found.append(
@@ -72,7 +72,12 @@ def problems(machine: Machine, *, light: bool, must_build: bool) -> list[str]:
 
 
 def check(
-    *, light: bool, say: Callable[[str], None], environ: Mapping[str, str], missing: Sequence[str], state_root: Path
+    *,
+    light: bool,
+    say: Callable[[str], None],
+    environ: Mapping[str, str],
+    missing: Sequence[str],
+    state_root: Path,
 ) -> None:
     """Raises PreflightError with all that is missing; as root on Debian or Ubuntu, installs packages first."""
     machine = look(light=light, environ=environ, state_root=state_root)
@@ -81,9 +86,13 @@ def check(
         machine = look(light=light, environ=environ, state_root=state_root)
     found = problems(machine, light=light, must_build=bool(missing))
     if found:
-        raise PreflightError("this machine cannot run the cluster yet:\n" + "\n".join(f"  - {line}" for line in found))
+        raise PreflightError(
+            "this machine cannot run the cluster yet:\n" + "\n".join(f"  - {line}" for line in found)
+        )
     if missing:
-        say(f"{len(missing)} programs are not built yet (about 9 minutes on 2 cores from empty caches, 1 to 2 from warm)")
+        say(
+            f"{len(missing)} programs are not built yet (9 minutes on 2 cores from empty caches, 2 from warm)"
+        )
 
 
 def look(*, light: bool, environ: Mapping[str, str], state_root: Path) -> Machine:

@@ -18,7 +18,13 @@ def run(
     """The command's stdout; raises CommandError if it exits with anything but 0."""
     try:
         result = subprocess.run(
-            command, input=stdin, env=environ, capture_output=True, text=True, timeout=timeout_seconds, check=False
+            command,
+            input=stdin,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+            check=False,
         )
     except FileNotFoundError:
         raise CommandError(f"{command[0]}: no such command on PATH") from None

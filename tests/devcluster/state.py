@@ -9,11 +9,10 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from devcluster.errors import DevclusterError
-from devcluster.layout import Layout, Spec, choose_slot
+from devcluster.layout import Layout, Spec
 from devcluster.processes import ProcessId
 
 
@@ -56,19 +55,18 @@ class Registry:
         names = sorted(path.parent.name for path in self.root.glob("*/cluster.json"))
         return [spec for name in names if (spec := self.find(name)) is not None]
 
-    def claim(self, wanted: Spec, *, routed: Callable[[], list[IPv4Network]]) -> Spec:
-        """Writes the spec down with a free slot, or with the slot that the cluster of this name has already.
+    def claim(self, wanted: Spec, *, choose: Callable[[set[int]], int]) -> Spec:
+        """Writes the spec down, with the slot that ``choose`` gives for those taken.
 
-        Raises DevclusterError where the existing cluster cannot become the wanted one.
+        A cluster that exists keeps its slot and what it has beyond what is wanted. Raises DevclusterError where it
+        cannot become the wanted one.
         """
         with self.locked("registry"):
             found = self.find(wanted.name)
             if found is not None:
-                spec = replace(wanted, slot=found.slot)
-                _check_change(found, spec)
+                spec = merge(found, wanted)
             else:
-                taken = {spec.slot for spec in self.all()}
-                spec = replace(wanted, slot=choose_slot(taken, routed()))
+                spec = replace(wanted, slot=choose({spec.slot for spec in self.all()}))
             write_atomic(self.root / spec.name / "cluster.json", json.dumps(spec.to_json(), indent=2) + "\n")
             return spec
 
@@ -84,18 +82,18 @@ def _same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _check_change(found: Spec, wanted: Spec) -> None:
-    mend = f"run `devcluster down --name {found.name}` first"
+def merge(found: Spec, wanted: Spec) -> Spec:
+    """What an existing cluster becomes: never fewer nodes, and accelerators only as it was made with."""
+    mend = f"run `devcluster down --name {found.name}` first, or choose another --name"
     if found.light != wanted.light:
         kind = "the light form" if found.light else "a whole cluster"
-        raise DevclusterError(f"cluster {found.name!r} exists as {kind}; {mend}, or choose another --name")
-    if wanted.nodes < found.nodes:
-        raise DevclusterError(f"cluster {found.name!r} has {found.nodes} nodes, {wanted.nodes} wanted; {mend}")
-    if (found.gpus, found.gpu_type) != (wanted.gpus, wanted.gpu_type):
+        raise DevclusterError(f"cluster {found.name!r} exists as {kind}; {mend}")
+    if wanted.gpus and (found.gpus, found.gpu_type) != (wanted.gpus, wanted.gpu_type):
         raise DevclusterError(
             f"cluster {found.name!r} has {found.gpus} {found.gpu_type} a node, "
             f"{wanted.gpus} {wanted.gpu_type} wanted; {mend}"
         )
+    return replace(found, nodes=max(found.nodes, wanted.nodes), owner=wanted.owner)
 
 
 def tokens(layout: Layout, users: list[str]) -> dict[str, str]:

@@ -69,19 +69,25 @@ class Supervisor:
         if component.holder is not None:
             holder = self.process(component.holder)
             if holder is None:
-                raise StartError(f"{component.name} needs {component.holder}, which does not run; run `up` again")
+                raise StartError(
+                    f"{component.name} needs {component.holder}, which does not run; run `up` again"
+                )
             enter.append(f"--mount=/proc/{holder.pid}/ns/mnt")
         return [*enter, "--"]
 
     def wait_program(self, component: Component, *, timeout_seconds: float) -> None:
         """Returns once the process has become its program: all that its wrapper does is then done."""
         program = str(self._binaries.path(component.program))
-        self.wait_until(component.name, lambda: self._program_of(component.name) == program, timeout_seconds=timeout_seconds)
+        self.wait_until(
+            component.name,
+            lambda: self._program_of(component.name) == program,
+            timeout_seconds=timeout_seconds,
+        )
 
     def _program_of(self, name: str) -> str | None:
         process = self.process(name)
         try:
-            return None if process is None else os.readlink(f"/proc/{process.pid}/exe")
+            return None if process is None else str(Path(f"/proc/{process.pid}/exe").readlink())
         except OSError:
             return None
 
@@ -130,8 +136,21 @@ class Supervisor:
 
 
 # What the components may need of the caller's environment; nothing else leaks into them.
-_KEPT_VARIABLES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-                             "SSL_CERT_FILE", "SSL_CERT_DIR", "LANG", "TZ", "TMPDIR"})
+_KEPT_VARIABLES = frozenset(
+    {
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "LANG",
+        "TZ",
+        "TMPDIR",
+    }
+)
 
 
 def answers_ok(url: str) -> bool:

@@ -18,7 +18,8 @@ var held [][]byte
 
 func main() {
 	name, _ := os.Hostname()
-	client := &http.Client{Timeout: 5 * time.Second}
+	// A connection for each request: a Service is balanced by connections.
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s\n", name, r.RemoteAddr)
 	})

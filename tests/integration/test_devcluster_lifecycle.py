@@ -1,0 +1,138 @@
+"""Starting and ending: two clusters at once, a killed `up`, and nothing left by `down`."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from devcluster import Cluster, DevclusterError, LightCluster, cleanup, processes
+from devcluster.layout import Layout
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """The name of a cluster that is removed after the test, whatever became of it."""
+    chosen = f"life-{os.getpid()}"
+    yield chosen
+    LightCluster(chosen).down()
+
+
+def up_command(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "devcluster", "up", *arguments]
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    return subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
+
+
+def traces(layout: Layout) -> list[str]:
+    """All that a cluster has on the machine, each named."""
+    found = [f"process {process.pid}" for process in processes.marked(layout.marker)]
+    found += [f"mount {point}" for point in cleanup.mounts_below(layout.folder)]
+    found += [f"interface {path.name}" for path in Path("/sys/class/net").glob(f"{layout.prefix}[bv]*")]
+    found += [f"namespace {path.name}" for path in Path("/run/netns").glob(f"{layout.prefix}n*")]
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    found += [line for line in tables.splitlines() if line.endswith(f"devcluster_{layout.prefix}")]
+    return found + ([f"folder {layout.folder}"] if layout.folder.exists() else [])
+
+
+@pytest.mark.light
+def test_light_cluster_leaves_nothing(name: str) -> None:
+    """After `down` there is no process and no file of it."""
+    light = LightCluster(name)
+    light.up()
+    layout = light.layout
+    assert light.api.ready()
+
+    light.down()
+
+    assert processes.marked(layout.marker) == []
+    assert not layout.folder.exists()
+
+
+@pytest.mark.light
+def test_up_changes_nothing_on_a_running_cluster(name: str) -> None:
+    """A second `up` keeps every process."""
+    light = LightCluster(name)
+    light.up()
+    before = {process.pid for process in processes.marked(light.layout.marker)}
+
+    light.up()
+
+    assert {process.pid for process in processes.marked(light.layout.marker)} == before
+
+
+@pytest.mark.light
+def test_light_cluster_does_not_become_a_whole_one(name: str) -> None:
+    """The message says what the cluster is and how to mend it."""
+    LightCluster(name).up()
+
+    with pytest.raises(DevclusterError, match=f"exists as the light form; run `devcluster down --name {name}`"):
+        Cluster(name, nodes=1).up()
+
+
+@pytest.mark.cluster
+def test_two_clusters_at_once_do_not_meet(name: str) -> None:
+    """Both have a node-1 and answer for themselves; ending one leaves the other."""
+    other = f"{name}-b"
+    first, second = Cluster(name, nodes=1), Cluster(other, nodes=1)
+    try:
+        first.up()
+        second.up()
+        first.kubectl("create", "configmap", "mine")
+
+        assert "mine" not in second.kubectl("get", "configmap", "-o", "name")
+        second.down()
+        assert set(first.status().values()) == {"running"}
+    finally:
+        second.down()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("seconds", [0.6, 1.5, 3.0, 4.5])
+def test_up_goes_on_after_a_killed_up(name: str, seconds: float) -> None:
+    """`up` killed at any moment leaves what the next `up` completes."""
+    killed = up_command("--name", name, "--nodes", "2", "--gpus", "8")
+    with pytest.raises(subprocess.TimeoutExpired):
+        killed.communicate(timeout=seconds)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    cluster = Cluster(name, nodes=2, gpus=8)
+
+    cluster.up()
+
+    assert set(cluster.status().values()) == {"running"}
+
+
+@pytest.mark.cluster
+def test_down_leaves_nothing_within_ten_seconds(name: str) -> None:
+    """Processes, mounts, interfaces, namespaces, tables and files are gone, also with components killed before."""
+    cluster = Cluster(name, nodes=2, gpus=8)
+    cluster.up()
+    for component in ("kube-apiserver", "containerd-1", "kubelet-2", "holder-2"):
+        cluster.faults.kill(component)
+    layout = cluster.layout
+    assert len(traces(layout)) > 10
+    started = time.monotonic()
+
+    cluster.down()
+
+    assert time.monotonic() - started < 10
+    assert traces(layout) == []
+
+
+@pytest.mark.light
+def test_orphan_of_a_killed_test_run_is_removed(name: str) -> None:
+    """A cluster whose owning process is gone is removed by the next test session."""
+    code = f"from devcluster import LightCluster; LightCluster({name!r}, owned=True).up()"
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    subprocess.run([sys.executable, "-c", code], env=environ, check=True, stderr=subprocess.DEVNULL)
+    assert LightCluster(name).exists()
+
+    LightCluster(f"{name}-next").remove_orphans()
+
+    assert not LightCluster(name).exists()
