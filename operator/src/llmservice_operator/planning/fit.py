@@ -1,0 +1,265 @@
+"""Does a case fit on a candidate, and at which settings."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, memory_rules
+from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE, CacheLayout, cache_layout
+from llmservice_operator.perfmodel.memory import (
+    GIB,
+    Account,
+    Batch,
+    EngineMemoryRules,
+    account,
+    outside_bytes,
+    safe_utilization,
+    start_limit,
+)
+from llmservice_operator.perfmodel.shapes import StateCache
+from llmservice_operator.perfmodel.weights import rank_weight_bytes
+from llmservice_operator.planning.candidates import Candidate
+from llmservice_operator.planning.case import Case
+
+LARGE_CARD_BYTES = 70 * GIB
+"""From here on vLLM's own default is 8,192 batched tokens, below 2,048 (engine/arg_utils.py)."""
+LATENT_BLOCK_SIZE = 64
+"""What most kernels for latent attention take (FLASHMLA)."""
+CONTEXT_STEP = 256
+"""A reduced context is rounded down to a multiple of this."""
+
+_LARGE_BATCHES = ((8192, 256), (4096, 128), (2048, 64), (2048, 16))
+_SMALL_BATCHES = ((2048, 256), (2048, 128), (2048, 64), (2048, 16))
+_FREE_MEMORY = re.compile(r"\(([\d.]+)/([\d.]+) GiB\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Settings at which a case fits on a candidate."""
+
+    candidate: Candidate
+    batch: Batch
+    utilization: float
+    context: int
+    account: Account
+    layout: CacheLayout
+    rank_weights_bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def concurrency(self) -> float:
+        """Requests of the whole context that fit at once."""
+        return self.layout.max_concurrency(self.account.available, self.context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """How far a case is from fitting on a candidate."""
+
+    candidate: Candidate
+    shortfall_bytes: int
+    longest: int
+    """The longest context that would be served there at the asked concurrency; 0: none."""
+    account: Account | None
+    needed_bytes: int
+    """KV cache that the floor needs."""
+    why: str = ""
+    """Where it isn't memory: what cannot run."""
+
+
+def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
+    """The first batch knobs, from generous to frugal, at which the wanted context fits; else those that hold most.
+
+    Raises nothing: what cannot run is a Misfit.
+    """
+    if (why := _cannot_run(case, candidate)) is not None:
+        return Misfit(candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why)
+    rules = memory_rules(case.version, case.model)
+    best: Fit | Misfit | None = None
+    for batch in batches(case, candidate):
+        result = _fit_batch(case, candidate, batch, rules)
+        if isinstance(result, Fit) and result.context >= case.wish.context:
+            return result
+        best = _better(best, result)
+    if best is None:
+        raise AssertionError("batches() yields at least one")
+    return best
+
+
+def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:
+    if best is None:
+        return result
+    if isinstance(result, Fit):
+        return result if isinstance(best, Misfit) or result.context > best.context else best
+    if isinstance(best, Fit):
+        return best
+    return result if result.shortfall_bytes < best.shortfall_bytes else best
+
+
+def _cannot_run(case: Case, candidate: Candidate) -> str | None:
+    """A format that the card can't compute."""
+    capability = candidate.row.compute_capability or ""
+    old = re.fullmatch(r"(\d+)\.(\d+)", capability)
+    if old and int(old[1]) < 8 and case.gpu_dtype == "bfloat16":
+        return f"{candidate.row.name} (compute capability {capability}) can't compute in bfloat16; set spec.engine.args.dtype to half"
+    return None
+
+
+def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
+    """Batch knobs to try, from generous to frugal, around what is pinned and what the engine's failure ruled out."""
+    pin, correction = case.spec.engine.pin, case.inputs.correction
+    steps = _LARGE_BATCHES if candidate.row.memory_bytes >= LARGE_CARD_BYTES else _SMALL_BATCHES
+    if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage != "load":
+        steps = steps[1:]
+    least = math.ceil(case.wish.concurrency / 8) * 8 if case.wish.concurrency > 1 else 1
+    tried = set()
+    for tokens, seqs in steps:
+        chosen_seqs = pin.max_num_seqs or max(seqs, least)
+        chosen_tokens = pin.max_num_batched_tokens or max(tokens, chosen_seqs)
+        if (chosen_tokens, chosen_seqs) in tried:
+            continue
+        tried.add((chosen_tokens, chosen_seqs))
+        yield case.batch(
+            seqs=chosen_seqs,
+            tokens=chosen_tokens,
+            tensor_parallel_size=candidate.tensor_parallel_size,
+            dtype=case.gpu_dtype,
+        )
+
+
+def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
+    """Weights on one rank, less what is kept in host memory; after a failed load with a tenth more."""
+    derived = rank_weight_bytes(
+        case.model,
+        case.quantization,
+        dtype=dtype,
+        tensor_parallel_size=tensor_parallel_size,
+        with_vision=case.switches.multimodal,
+    )
+    correction = case.inputs.correction
+    if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage == "load":
+        derived = derived * 11 // 10
+    return max(0, derived - case.switches.cpu_offload_bytes)
+
+
+def _utilization(case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules) -> tuple[float, str | None, str]:
+    """Utilisation, why it can't run, and what a pin costs."""
+    total = candidate.row.memory_bytes
+    safe = safe_utilization(total_bytes=total, model=case.model, batch=batch, rules=rules)
+    safe = max(0.0, round(safe - _lowered(case), 2))
+    pinned = case.spec.engine.pin.gpu_memory_utilization
+    if pinned is None:
+        return safe, None, ""
+    value = float(pinned)
+    limit = start_limit(total_bytes=total, model=case.model, batch=batch, rules=rules)
+    if value > limit:
+        outside = total * (1 - value) / GIB
+        return value, (
+            f"spec.engine.pin.gpuMemoryUtilization is {value:g}: it leaves {outside:.2f} GiB of {candidate.row.name} outside of "
+            f"the engine's budget, and the start needs more there at max_num_seqs {batch.max_num_seqs} (context, graphs, "
+            f"workspace, sampler); at most {math.floor(limit * 100) / 100:g} can start, {safe:g} is safe"
+        ), ""
+    if value > safe:
+        need = outside_bytes(case.model, batch, rules) / GIB
+        return value, None, f"gpu_memory_utilization is pinned at {value:g}, above {safe:g}: serving may need {need:.2f} GiB outside of the budget"
+    cost = (safe - value) * total / GIB
+    return value, None, f"gpu_memory_utilization is pinned at {value:g}, below {safe:g}: it costs {cost:.2f} GiB of KV cache"
+
+
+def _lowered(case: Case) -> float:
+    """What the last start's failure takes off the utilisation."""
+    correction = case.inputs.correction
+    if correction is None:
+        return 0.0
+    if correction.failure_class == "OutOfMemory":
+        return 0.05
+    if correction.failure_class == "DeviceNotEmpty" and (match := _FREE_MEMORY.search(correction.message)):
+        return max(0.0, 1.0 - float(match[1]) / max(float(match[2]), 0.01))
+    return 0.0
+
+
+def _fit_batch(case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules) -> Fit | Misfit:
+    utilization, blocked, note = _utilization(case, candidate, batch, rules)
+    weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=batch.tensor_parallel_size)
+    result = account(
+        total_bytes=candidate.row.memory_bytes,
+        utilization=utilization,
+        weights_bytes=weights,
+        model=case.model,
+        batch=batch,
+        rules=rules,
+    )
+    latent = any(cache.kind == "latent" for cache in case.model.caches if not isinstance(cache, StateCache))
+    layout = cache_layout(
+        case.model,
+        case.cache_settings(
+            batch,
+            block_size=LATENT_BLOCK_SIZE if latent else GPU_BLOCK_SIZE,
+            hybrid_prefixes=caches_prefixes_of_hybrids(case.version),
+        ),
+    )
+    available = _available(case, result)
+    longest = longest_context(case, layout, available)
+    needed = needed_bytes(case, layout, case.wish.floor)
+    if blocked is not None or longest < case.wish.floor:
+        return Misfit(
+            candidate=candidate,
+            shortfall_bytes=0 if blocked else max(1, needed - available),
+            longest=longest,
+            account=result,
+            needed_bytes=needed,
+            why=blocked or "",
+        )
+    return Fit(
+        candidate=candidate,
+        batch=replace(batch, max_num_seqs=_seqs_for_states(case, layout, available, batch)),
+        utilization=utilization,
+        context=_rounded(longest, case),
+        account=result,
+        layout=layout,
+        rank_weights_bytes=weights,
+        notes=(note,) if note else (),
+    )
+
+
+def _available(case: Case, result: Account) -> int:
+    """KV memory; never more than a start of this revision had."""
+    correction = case.inputs.correction
+    if correction is not None and correction.kv_cache_available_bytes:
+        return min(result.available, correction.kv_cache_available_bytes)
+    return result.available
+
+
+def needed_bytes(case: Case, layout: CacheLayout, context: int) -> int:
+    """KV memory for one request of this context, and for the asked concurrency."""
+    wish = case.wish
+    blocks = wish.concurrency * layout.blocks_per_request(wish.concurrency_tokens(context))
+    return max(layout.needed_bytes(context), (blocks + 1) * layout.bytes_per_block)
+
+
+def longest_context(case: Case, layout: CacheLayout, available_bytes: int) -> int:
+    """The longest context, at most the wanted one, that the pool holds with the asked concurrency."""
+    low, high = 0, case.wish.context
+    while low < high:
+        middle = (low + high + 1) // 2
+        if needed_bytes(case, layout, middle) <= available_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _rounded(longest: int, case: Case) -> int:
+    """A reduced context is a round number, unless the floor is above it."""
+    if longest >= case.wish.context:
+        return case.wish.context
+    return max(case.wish.floor, longest // CONTEXT_STEP * CONTEXT_STEP)
+
+
+def _seqs_for_states(case: Case, layout: CacheLayout, available: int, batch: Batch) -> int:
+    """At most one sequence for each state block, or graph capture refuses (config/compilation.py)."""
+    states = sum(1 for group in layout.groups if isinstance(group.sample, StateCache))
+    if not states or case.spec.engine.pin.max_num_seqs:
+        return batch.max_num_seqs
+    return max(1, min(batch.max_num_seqs, layout.blocks(available) // layout.blocks_per_request(1)))

@@ -1,0 +1,137 @@
+"""The plan on accelerators: knobs, the account in words, host resources, reasons."""
+
+import math
+
+from llmservice_operator.perfmodel.memory import GIB, MIB
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
+from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
+from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.fit import Fit, Misfit
+from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
+from llmservice_operator.planning.words import gib, tokens
+
+HOST_BASE_BYTES, HOST_RANK_BYTES, MM_CACHE_BYTES = 4 * GIB, 3 * GIB, 4 * GIB
+"""Host memory of the API server and of each rank; vLLM's cache of processed images (mm-processor-cache-gb 4)."""
+
+
+def plan_gpu(case: Case, fit: Fit, misfits: list[Misfit]) -> Plan:
+    """The plan of this fit; `misfits` are the cheaper candidates that were tried before."""
+    ranks = fit.batch.tensor_parallel_size
+    shm = shm_bytes(ranks)
+    return Plan(
+        accelerator=fit.candidate.row,
+        accelerators_per_replica=ranks,
+        resource_name=fit.candidate.resource_name,
+        knobs=Knobs(
+            max_model_len=fit.context,
+            gpu_memory_utilization=fit.utilization,
+            max_num_seqs=fit.batch.max_num_seqs,
+            max_num_batched_tokens=fit.batch.max_num_batched_tokens,
+            kv_cache_dtype=case.spec.engine.kv_cache_dtype,
+            block_size=case.spec.engine.pin.block_size,
+            tensor_parallel_size=ranks,
+        ),
+        memory=memory_terms(case, fit),
+        total_bytes=fit.account.total,
+        requested_bytes=fit.account.requested,
+        kv_cache_tokens=int(fit.concurrency * fit.context),
+        max_concurrency=round(fit.concurrency, 2),
+        weights_bytes=whole_weights(case, fit),
+        host_memory_bytes=host_memory_bytes(case, fit, shm),
+        host_memory_limited=False,
+        host_cpu_cores=2 + ranks,
+        shm_bytes=shm,
+        engine_version=case.inputs.engine_version,
+        reasons=tuple(_reasons(case, fit, misfits)),
+        warnings=(*case.warnings, *_warnings(case, fit)),
+    )
+
+
+def whole_weights(case: Case, fit: Fit) -> int:
+    """Bytes of the whole model as loaded: the checkpoint's own figure where it is known."""
+    known = case.inputs.model.weights_bytes if case.inputs.model else None
+    return known or rank_weight_bytes(
+        case.model, case.quantization, dtype=fit.batch.dtype, tensor_parallel_size=1, with_vision=case.switches.multimodal
+    )
+
+
+def shm_bytes(ranks: int) -> int:
+    """/dev/shm: 184 MiB and 240 MiB a rank of ring buffers, and 1 GiB for NCCL; nothing for one rank
+
+    (v1/executor/multiproc_executor.py).
+    """
+    if ranks == 1:
+        return 0
+    return math.ceil((184 + 240 * ranks) * MIB / GIB) * GIB + GIB
+
+
+def host_memory_bytes(case: Case, fit: Fit, shm: int) -> int:
+    """Host memory to ask for: processes, shared memory, a tenth of the weights while loading, offloaded weights."""
+    ranks = fit.batch.tensor_parallel_size
+    size = HOST_BASE_BYTES + HOST_RANK_BYTES * ranks + shm + whole_weights(case, fit) // 10
+    size += case.switches.cpu_offload_bytes * ranks
+    if case.model.vision is not None and case.switches.multimodal:
+        size += MM_CACHE_BYTES
+    return math.ceil(size / GIB) * GIB
+
+
+def memory_terms(case: Case, fit: Fit) -> tuple[MemoryTerm, ...]:
+    """The account of one accelerator, each term with its arithmetic."""
+    held, batch = fit.account, fit.batch
+    layout = fit.layout
+    blocks = layout.blocks(held.available)
+    share = quantized_share(case.model, case.quantization)
+    stored = f"{case.quantization.method} {share:.0%} of the weights, the rest {batch.dtype}" if share else batch.dtype
+    runner = f"max_num_seqs {batch.max_num_seqs} x vocabulary {case.model.vocab_size:,}, {batch.max_num_batched_tokens:,} batched tokens"
+    charged = "charged to the budget" if held.graphs_charged else "outside of the budget in this version"
+    terms = [
+        ("weights", held.weights, f"{parameter_count(case.model) / 1e9:.2f}e9 parameters ({case.model.kind}), {stored}, over {batch.tensor_parallel_size} rank(s)"),
+        ("activation", held.activation, f"largest of forward pass, sampler and encoder: {runner}"),
+        ("non_torch", held.non_torch, "memory outside of torch's allocator (measured on H100 and H200)"),
+        ("cuda_graphs", held.graphs_charged, f"{gib(held.graphs)} of graphs over {case.model.num_layers} layers, {charged}"),
+        ("extras", held.extras, "LoRA slots and a draft model"),
+        ("margin", held.margin, "what the account may be wrong by: 2 % of the card, at most 1 GiB"),
+        ("kv_cache", held.available, f"{blocks:,} blocks of {layout.block_size} tokens in {len(layout.groups)} group(s), {layout.bytes_per_block:,} B a block"),
+        ("outside_budget", held.total - held.requested, f"(1 - {fit.utilization:g}) of the card: context, graphs that aren't charged, growth while serving need {gib(held.outside)}"),
+    ]  # fmt: skip
+    return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms if size or name != "extras")
+
+
+def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
+    wish, row = case.wish, fit.candidate.row
+    passed = [each for each in misfits if each.candidate.cost < fit.candidate.cost or not each.candidate.seen]
+    reasons = [f"accelerator: {fit.candidate}, the cheapest that fits" + ("" if fit.candidate.seen else " (no node with it is visible yet)")]
+    reasons += [f"not {each.candidate}: {each.why or gib(each.shortfall_bytes) + ' short'}" for each in passed[:3]]
+    if fit.context < wish.context:
+        reasons.append(
+            f"max_model_len: {tokens(fit.context)} of {wish.context:,} wanted, as much as {gib(fit.account.available)} of KV cache hold"
+        )
+    else:
+        said = case.spec.workload.context.max
+        capped = f"; {said:,} were asked for, the model has {case.model.max_model_len:,}" if said and said > fit.context else ""
+        reasons.append(f"max_model_len: {tokens(fit.context)}{capped}")
+    if case.spec.engine.pin.gpu_memory_utilization is None:
+        reasons.append(
+            f"gpu_memory_utilization: {fit.utilization:g}, the highest that leaves {gib(fit.account.outside)} of {row.name} "
+            "for the context, graphs and growth outside of the budget"
+        )
+    reasons += list(fit.notes)
+    reasons.append(
+        f"max_num_seqs {fit.batch.max_num_seqs}, max_num_batched_tokens {fit.batch.max_num_batched_tokens}: "
+        f"the KV cache holds {fit.concurrency:.2f} requests of {tokens(fit.context)}"
+    )
+    if case.kv_cache_dtype != case.spec.engine.kv_cache_dtype:
+        reasons.append(f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto")
+    return [*reasons, *case.reasons]
+
+
+def _warnings(case: Case, fit: Fit) -> list[str]:
+    warnings = []
+    if not fit.candidate.seen and case.inputs.nodes is not None:
+        warnings.append(f"no visible node has {fit.candidate}: pods wait until one joins")
+    exact = case.inputs.model.weights_bytes if case.inputs.model else None
+    if exact:
+        derived = rank_weight_bytes(case.model, case.quantization, dtype=fit.batch.dtype, tensor_parallel_size=1)
+        if abs(exact - derived) > 0.05 * derived and DTYPE_BYTES[fit.batch.dtype] == DTYPE_BYTES[case.model.dtype]:
+            warnings.append(f"the checkpoint has {gib(exact)}, its config.json tells of {gib(derived)}: one of them is wrong, or holds what isn't loaded")
+    return warnings
