@@ -15,7 +15,7 @@ _V2_MIXTURES_0_26 = ("DeepseekV2", "GraniteMoe", "Inkling", "LongcatFlashNgram",
 """Beginnings of the architectures with experts that 0.26 runs on model runner V2 (config/vllm.py of 0.26.0)."""
 
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[.-]?(?:post|rc|dev)\d*)?(?:[-+._].*)?")
-_ENGINE_REPOSITORIES = ("vllm-openai", "vllm-cpu", "vllm")
+_ENGINE_REPOSITORIES = ("vllm-openai", "vllm-cpu", "vllm", "fake-engine")
 """Last parts of image names whose tags are the engine's version; other images have versions of their own."""
 
 
@@ -35,7 +35,7 @@ def version_from_image(image: str) -> str:
     if not separator or "/" in tag:
         return ""
     last = repository.rpartition("/")[2]
-    if not any(last == known or last.startswith(f"{known}-") for known in _ENGINE_REPOSITORIES) and last != "fake-engine":
+    if not any(last == known or last.startswith(f"{known}-") for known in _ENGINE_REPOSITORIES):
         return ""
     version = parse_version(tag)
     return ".".join(str(part) for part in version) if version else ""
@@ -54,16 +54,26 @@ def known_version(text: str) -> VersionNote:
     newest = ".".join(str(part) for part in NEWEST_KNOWN)
     version = parse_version(text) if text else None
     if version is None:
-        said = f"is {text!r}, which is no version" if text else "is unknown: neither spec.engine.version nor the image's tag tells it"
+        said = (
+            f"is {text!r}, which is no version"
+            if text
+            else "is unknown: neither spec.engine.version nor the image's tag tells it"
+        )
         return VersionNote(
-            version=NEWEST_KNOWN, warning=f"the engine's version {said}; the rules of vLLM {newest} are used; set spec.engine.version"
+            version=NEWEST_KNOWN,
+            warning=f"the engine's version {said}; the rules of vLLM {newest} are used; set spec.engine.version",
         )
     if version > NEWEST_KNOWN:
         return VersionNote(
-            version=version, warning=f"vLLM {text} is newer than {newest}, the newest this release knows; the rules of {newest} are used"
+            version=version,
+            warning=f"vLLM {text} is newer than {newest}, the newest this release knows; the rules of "
+            f"{newest} are used",
         )
     if version < OLDEST_KNOWN:
-        return VersionNote(version=version, warning=f"vLLM {text} is older than 0.8, the oldest this release knows; its memory may differ")
+        return VersionNote(
+            version=version,
+            warning=f"vLLM {text} is older than 0.8, the oldest this release knows; its memory may differ",
+        )
     return VersionNote(version=version, warning="")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from llmservice_operator.api.reserved import FLAG_ALIASES, RESERVED_ARGS, RESERVED_ENV
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.engines import versions
-from llmservice_operator.engines.base import Named, Planned
+from llmservice_operator.engines.base import Named, Planned, PlannedKnobs
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.memory import EngineMemoryRules
 from llmservice_operator.perfmodel.shapes import Architecture
@@ -35,7 +35,9 @@ def resolve_model_path(uri: str) -> str:
                 return "/" + path.lstrip("/")
             case _:
                 pass
-    raise InvalidInputError(f"spec.model.uri is {uri[:128]!r}: write hf://org/name, pvc://claim/path or file:///path")
+    raise InvalidInputError(
+        f"spec.model.uri is {uri[:128]!r}: write hf://org/name, pvc://claim/path or file:///path"
+    )
 
 
 class VllmEngine:
@@ -62,12 +64,23 @@ class VllmEngine:
 
 
 def _flags(spec: LLMServiceSpec, plan: Planned, identity: Named) -> Iterator[str]:
-    knobs = plan.knobs
     yield from ("--model", resolve_model_path(spec.model.uri))
     yield from ("--served-model-name", spec.model.served_name or identity.name)
     yield from ("--host", "0.0.0.0", "--port", str(PORT))  # noqa: S104 - a pod's own network
     if spec.model.uri.startswith("hf://") and spec.model.revision:
         yield from ("--revision", spec.model.revision)
+    yield from _knob_flags(plan.knobs)
+    if not spec.engine.prefix_caching:
+        yield "--no-enable-prefix-caching"
+    if spec.engine.quantization != "auto":
+        yield from ("--quantization", spec.engine.quantization)
+    if versions.has_shutdown_timeout(versions.known_version(plan.engine_version).version):
+        yield from ("--shutdown-timeout", str(STOP_DRAIN_SECONDS))
+    for name, value in (*plan.engine_args, *sorted(canonical_args(spec.engine.args).items())):
+        yield from render_flag(name, value)
+
+
+def _knob_flags(knobs: PlannedKnobs) -> Iterator[str]:
     yield from ("--max-model-len", str(knobs.max_model_len))
     if knobs.gpu_memory_utilization is not None:
         yield from ("--gpu-memory-utilization", f"{knobs.gpu_memory_utilization:g}")
@@ -79,16 +92,6 @@ def _flags(spec: LLMServiceSpec, plan: Planned, identity: Named) -> Iterator[str
         yield from ("--kv-cache-dtype", knobs.kv_cache_dtype)
     if knobs.block_size is not None:
         yield from ("--block-size", str(knobs.block_size))
-    if not spec.engine.prefix_caching:
-        yield "--no-enable-prefix-caching"
-    if spec.engine.quantization != "auto":
-        yield from ("--quantization", spec.engine.quantization)
-    if versions.has_shutdown_timeout(versions.known_version(plan.engine_version).version):
-        yield from ("--shutdown-timeout", str(STOP_DRAIN_SECONDS))
-    for name, value in plan.engine_args:
-        yield from render_flag(name, value)
-    for name, value in sorted(canonical_args(spec.engine.args).items()):
-        yield from render_flag(name, value)
 
 
 def canonical_args(args: Mapping[str, str]) -> dict[str, str]:

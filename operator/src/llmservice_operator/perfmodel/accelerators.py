@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import yaml
@@ -14,8 +15,9 @@ CPU = "cpu"
 """The row that is the processor itself."""
 
 _FIELDS = (
-    "name", "memoryGiB", "memoryBandwidthBytesPerSecond", "bf16FlopsPerSecond", "fp8FlopsPerSecond", "computeCapability",
-    "resourceName", "costPerHour", "maxPerNode", "deviceNameContains", "nodeLabels", "evidence", "sources",
+    "name", "memoryGiB", "memoryBandwidthBytesPerSecond", "bf16FlopsPerSecond", "fp8FlopsPerSecond",
+    "computeCapability", "resourceName", "costPerHour", "maxPerNode", "deviceNameContains", "nodeLabels",
+    "evidence", "sources",
 )  # fmt: skip
 
 
@@ -55,6 +57,15 @@ class AcceleratorRow:
     def matches_node(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels has this accelerator."""
         return any(labels.get(key) in values for key, values in self.node_labels)
+
+
+def builtin_catalogue_text() -> str:
+    """The catalogue of this release, as it lies in the package. Read it once, at the edge."""
+    return (
+        resources.files("llmservice_operator.perfmodel")
+        .joinpath("accelerators.yaml")
+        .read_text(encoding="utf-8")
+    )
 
 
 def load_catalogue(text: str) -> tuple[AcceleratorRow, ...]:
@@ -103,7 +114,9 @@ def _row(index: int, values: Any) -> AcceleratorRow:
         raise InvalidInputError(f"accelerators: row {index} is {values!r}; an object with a name is expected")
     name = values.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"accelerators: row {index} has the name {name!r}; a text such as nvidia-h200 is expected")
+        raise InvalidInputError(
+            f"accelerators: row {index} has the name {name!r}; a text such as nvidia-h200 is expected"
+        )
     unknown = sorted(set(values) - set(_FIELDS))
     if unknown:
         close = difflib.get_close_matches(str(unknown[0]), _FIELDS, n=1)
@@ -111,14 +124,18 @@ def _row(index: int, values: Any) -> AcceleratorRow:
         raise InvalidInputError(f"accelerators: row {name} has an unknown field {unknown[0]!r}{hint}")
     evidence = values.get("evidence", "datasheet")
     if evidence not in {"measured", "datasheet"}:
-        raise InvalidInputError(f"accelerators: row {name}: evidence is {evidence!r}; measured or datasheet is expected")
+        raise InvalidInputError(
+            f"accelerators: row {name}: evidence is {evidence!r}; measured or datasheet is expected"
+        )
     memory_gib = _number(name, values, "memoryGiB", minimum=0.0 if name == CPU else 1.0)
     return AcceleratorRow(
         name=name,
         memory_bytes=int(memory_gib * (1 << 30)),
         memory_bandwidth_bytes_per_second=_number(name, values, "memoryBandwidthBytesPerSecond", minimum=1.0),
         bf16_flops_per_second=_number(name, values, "bf16FlopsPerSecond", minimum=1.0),
-        fp8_flops_per_second=_number(name, values, "fp8FlopsPerSecond", minimum=1.0) if "fp8FlopsPerSecond" in values else None,
+        fp8_flops_per_second=_number(name, values, "fp8FlopsPerSecond", minimum=1.0)
+        if "fp8FlopsPerSecond" in values
+        else None,
         compute_capability=str(values["computeCapability"]) if "computeCapability" in values else None,
         resource_name=_resource_name(name, values),
         node_labels=_node_labels(name, values),
@@ -130,7 +147,9 @@ def _row(index: int, values: Any) -> AcceleratorRow:
     )
 
 
-def _number(row: str, values: Mapping[str, Any], field: str, *, minimum: float, default: float | None = None) -> float:
+def _number(
+    row: str, values: Mapping[str, Any], field: str, *, minimum: float, default: float | None = None
+) -> float:
     value = values.get(field, default)
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
@@ -146,7 +165,9 @@ def _number(row: str, values: Mapping[str, Any], field: str, *, minimum: float, 
 def _resource_name(row: str, values: Mapping[str, Any]) -> str:
     value = values.get("resourceName", "nvidia.com/gpu")
     if not isinstance(value, str) or (row != CPU and "/" not in value):
-        raise InvalidInputError(f"accelerators: row {row}: resourceName is {value!r}; one such as nvidia.com/gpu is expected")
+        raise InvalidInputError(
+            f"accelerators: row {row}: resourceName is {value!r}; one such as nvidia.com/gpu is expected"
+        )
     return value
 
 
@@ -159,5 +180,7 @@ def _texts(row: str, field: str, value: Any) -> tuple[str, ...]:
 def _node_labels(row: str, values: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     labels = values.get("nodeLabels", {})
     if not isinstance(labels, Mapping):
-        raise InvalidInputError(f"accelerators: row {row}: nodeLabels is {labels!r}; label keys with lists of values are expected")
+        raise InvalidInputError(
+            f"accelerators: row {row}: nodeLabels is {labels!r}; label keys with lists of values are expected"
+        )
     return tuple((str(key), _texts(row, f"nodeLabels.{key}", each)) for key, each in labels.items())

@@ -70,7 +70,9 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     """
     root = ConfigReader(config)
     name = _check_generates(root)
-    text = next((part for key in ("text_config", "llm_config", "language_config") if (part := root.nested(key))), root)
+    text = next(
+        (part for key in ("text_config", "llm_config", "language_config") if (part := root.nested(key))), root
+    )
     for field, problem in UNKNOWN_FIELDS.items():
         if text.has(field):
             raise text.error(field, problem)
@@ -93,7 +95,9 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         name=name,
         kind=kind,
         hidden_size=hidden_size,
-        intermediate_size=max(block.dense_size if _has_dense(text, block, num_layers) else 0, block.shared_size),
+        intermediate_size=max(
+            block.dense_size if _has_dense(text, block, num_layers) else 0, block.shared_size
+        ),
         gated=block.gated,
         num_layers=num_layers,
         num_attention_heads=heads.query,
@@ -105,7 +109,9 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         caches=tuple(caches),
         weights=tuple(weights),
         mixture=block.mixture,
-        vision=read_vision(root, hidden_size=hidden_size) if text is not root or root.has("vision_config") else None,
+        vision=read_vision(root, hidden_size=hidden_size)
+        if text is not root or root.has("vision_config")
+        else None,
         num_mtp_layers=text.integer(
             "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", default=0, minimum=0
         ),
@@ -117,12 +123,17 @@ def _check_generates(root: ConfigReader) -> str:
     names = [str(each) for each in root.sequence("architectures")]
     name = names[0] if names else ""
     if root.boolean("is_encoder_decoder", default=False):
-        raise UnsupportedModelError("is_encoder_decoder", value=True, expected="only decoders are served; encoder-decoders are not")
-    if name and not name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForVision2Seq", "ChatModel")):
+        raise UnsupportedModelError(
+            "is_encoder_decoder", value=True, expected="only decoders are served; encoder-decoders are not"
+        )
+    if name and not name.endswith(
+        ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForVision2Seq", "ChatModel")
+    ):
         raise UnsupportedModelError(
             "architectures",
             names,
-            "a text generator (…ForCausalLM, …ForConditionalGeneration) is expected; embedding, rerank and classifier models are not served",
+            "a text generator (…ForCausalLM, …ForConditionalGeneration) is expected; embedding, rerank "
+            "and classifier models are not served",
         )
     return name or root.text("model_type", default="unnamed")
 
@@ -146,11 +157,19 @@ def _has_dense(text: ConfigReader, block: FeedForward, num_layers: int) -> bool:
 def _embeddings(hidden_size: int, vocab_size: int, num_layers: int, *, tied: bool) -> list[Weight]:
     names = ("embed_tokens",) if tied else ("embed_tokens", "lm_head")
     weights = [
-        Weight(module=name, rows=vocab_size, columns=hidden_size, shard=Shard.VOCABULARY, linear=name == "lm_head")
+        Weight(
+            module=name,
+            rows=vocab_size,
+            columns=hidden_size,
+            shard=Shard.VOCABULARY,
+            linear=name == "lm_head",
+        )
         for name in names
     ]
     norms = 2 * num_layers + 1
-    weights.append(Weight(module="norms", rows=norms, columns=hidden_size, shard=Shard.REPLICATED, linear=False))
+    weights.append(
+        Weight(module="norms", rows=norms, columns=hidden_size, shard=Shard.REPLICATED, linear=False)
+    )
     return weights
 
 
@@ -196,7 +215,7 @@ def _layer_types(text: ConfigReader, num_layers: int) -> tuple[list[str], int]:
     types, window = read_windows(text, num_layers)
     unknown = set(types) - {FULL, SLIDING, CHUNKED, _LINEAR, _MAMBA, _PLAIN}
     if unknown:
-        raise text.error("layer_types", f"the layer type {sorted(unknown)[0]!r} is not known to the sizing model")
+        raise text.error("layer_types", f"the layer type {min(unknown)!r} is not known to the sizing model")
     return types, window
 
 
@@ -226,7 +245,12 @@ def _grouped_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int,
 
 def _kind_in_words(types: list[str], block: FeedForward) -> str:
     words = ["mixture of experts" if block.mixture else "dense"]
-    for layer_type, word in ((SLIDING, "sliding window"), (CHUNKED, "chunked attention"), (_LINEAR, "linear attention"), (_MAMBA, "Mamba")):
+    for layer_type, word in (
+        (SLIDING, "sliding window"),
+        (CHUNKED, "chunked attention"),
+        (_LINEAR, "linear attention"),
+        (_MAMBA, "Mamba"),
+    ):
         if layer_type in types:
             words.append(f"{word} in {types.count(layer_type)} of {len(types)} layers")
     return ", ".join(words)
@@ -253,12 +277,23 @@ def _pattern_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int,
             weights += expert_weights(prefix, block, hidden_size=hidden_size)
         else:
             weights += dense_weights(prefix, block.dense_size, gated=block.gated, hidden_size=hidden_size)
-    return weights, caches, ", ".join(f"{_PATTERN[each]} in {pattern.count(each)} layers" for each in sorted(set(pattern)))
+    return (
+        weights,
+        caches,
+        ", ".join(f"{_PATTERN[each]} in {pattern.count(each)} layers" for each in sorted(set(pattern))),
+    )
 
 
 def read_max_model_len(text: ConfigReader) -> int:
     """The longest context that vLLM derives (config/model.py): YaRN multiplies the original length."""
-    longest = text.integer("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "model_max_length")
+    longest = text.integer(
+        "max_position_embeddings",
+        "n_positions",
+        "max_seq_len",
+        "seq_length",
+        "max_sequence_length",
+        "model_max_length",
+    )
     scaling = text.nested("rope_scaling") or text.nested("rope_parameters")
     if scaling is None or scaling.text("rope_type", "type") != "yarn":
         return longest

@@ -26,7 +26,9 @@ def read_heads(config: ConfigReader, *, hidden_size: int) -> Heads:
     """The heads of an ordinary layer; the head size is the hidden size over the heads unless it is given."""
     query = config.integer("num_attention_heads", "n_head", "n_heads", "num_heads")
     default_kv = 1 if config.boolean("multi_query", default=False) else query
-    kv = config.integer("num_key_value_heads", "num_kv_heads", "n_head_kv", "num_query_groups", default=default_kv)
+    kv = config.integer(
+        "num_key_value_heads", "num_kv_heads", "n_head_kv", "num_query_groups", default=default_kv
+    )
     if query % kv:
         raise config.error("num_key_value_heads", f"a divisor of the {query} attention heads is expected")
     size = config.integer("head_dim", "attention_head_dim", default=0, minimum=0)
@@ -56,7 +58,11 @@ def attention_weights(prefix: str, heads: Heads, *, hidden_size: int) -> list[We
 
     def projection(name: str, rows: int, columns: int, shard: Shard) -> Weight:
         return Weight(
-            module=f"{prefix}.{name}", rows=rows, columns=columns, shard=shard, heads=heads.kv if shard is Shard.HEADS else 1
+            module=f"{prefix}.{name}",
+            rows=rows,
+            columns=columns,
+            shard=shard,
+            heads=heads.kv if shard is Shard.HEADS else 1,
         )
 
     weights = [
@@ -74,7 +80,11 @@ def attention_cache(heads: Heads, layer_type: str, window: int) -> AttentionCach
     kinds: dict[str, Literal["full", "sliding", "chunked"]] = {SLIDING: "sliding", CHUNKED: "chunked"}
     kind = kinds.get(layer_type, "full") if window else "full"
     return AttentionCache(
-        kind=kind, kv_heads=heads.kv, key_size=heads.size, value_size=heads.size, window=window if kind != "full" else 0
+        kind=kind,
+        kv_heads=heads.kv,
+        key_size=heads.size,
+        value_size=heads.size,
+        window=window if kind != "full" else 0,
     )
 
 
@@ -96,7 +106,9 @@ def read_windows(config: ConfigReader, num_layers: int) -> tuple[list[str], int]
         return types, chunk if CHUNKED in types else window
     if chunk:
         flags = config.sequence("no_rope_layers")
-        local = [bool(flags[index]) if index < len(flags) else (index + 1) % 4 != 0 for index in range(num_layers)]
+        local = [
+            bool(flags[index]) if index < len(flags) else (index + 1) % 4 != 0 for index in range(num_layers)
+        ]
         return [CHUNKED if each else FULL for each in local], chunk
     if not window:
         return [FULL] * num_layers, 0
@@ -150,7 +162,13 @@ def latent_weights(prefix: str, latent: Latent, *, hidden_size: int) -> list[Wei
         projection("kv_a_proj_with_mqa", latent.kv_rank + latent.rotary_size, hidden_size, Shard.REPLICATED),
         projection("kv_b_proj", up_rows, latent.kv_rank, Shard.TENSOR),
         # vLLM keeps the up-projection once more, split for the absorbed decode path, in the model's dtype.
-        Weight(module=f"{prefix}.kv_b_absorbed", rows=up_rows, columns=latent.kv_rank, shard=Shard.TENSOR, linear=False),
+        Weight(
+            module=f"{prefix}.kv_b_absorbed",
+            rows=up_rows,
+            columns=latent.kv_rank,
+            shard=Shard.TENSOR,
+            linear=False,
+        ),
         projection("o_proj", hidden_size, latent.query * latent.value_size, Shard.TENSOR),
     ]
     if latent.query_rank:

@@ -26,21 +26,32 @@ class FeedForward:
 
 def read_gated(config: ConfigReader) -> bool:
     """Whether the feed-forward is gated: all RMS-norm models with silu or gelu are, LayerNorm's are not."""
-    activation = config.text("mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function", default="silu")
+    activation = config.text(
+        "mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function", default="silu"
+    )
     if activation in _UNGATED_ACTIVATIONS:
         return False
-    layer_norm = config.has("layer_norm_epsilon", "norm_epsilon", "layer_norm_eps") and not config.has("rms_norm_eps")
+    layer_norm = config.has("layer_norm_epsilon", "norm_epsilon", "layer_norm_eps") and not config.has(
+        "rms_norm_eps"
+    )
     return activation in {"silu", "swish", "swiglu"} or not layer_norm
 
 
 def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
     """The sizes of dense, routed and shared feed-forwards."""
     experts = config.integer("num_experts", "n_routed_experts", "num_local_experts", default=0, minimum=0)
-    dense_size = config.integer("intermediate_size", "n_inner", "ffn_dim", default=0 if experts else 4 * hidden_size, minimum=0)
+    dense_size = config.integer(
+        "intermediate_size", "n_inner", "ffn_dim", default=0 if experts else 4 * hidden_size, minimum=0
+    )
     gated = read_gated(config)
     if experts <= 1:
         return FeedForward(
-            gated=gated, dense_size=dense_size, mixture=None, shared_size=0, shared_gate=False, dense_beside_experts=False
+            gated=gated,
+            dense_size=dense_size,
+            mixture=None,
+            shared_size=0,
+            shared_gate=False,
+            dense_beside_experts=False,
         )
     if config.has("intermediate_size_mlp"):
         expert_size, dense_size = dense_size, config.integer("intermediate_size_mlp")
@@ -48,7 +59,9 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
     else:
         expert_size = config.integer("moe_intermediate_size", "expert_intermediate_size", default=dense_size)
         shared_size = _shared_size(config, expert_size)
-    per_token = config.integer("num_experts_per_tok", "experts_per_token", "top_k_experts", "num_experts_per_token", "moe_topk")
+    per_token = config.integer(
+        "num_experts_per_tok", "experts_per_token", "top_k_experts", "num_experts_per_token", "moe_topk"
+    )
     if per_token > experts:
         raise config.error("num_experts_per_tok", f"at most the {experts} experts is expected")
     return FeedForward(
@@ -85,7 +98,9 @@ def sparse_layers(config: ConfigReader, num_layers: int) -> list[bool]:
         return [bool(flags[index]) if index < len(flags) else True for index in range(num_layers)]
     by_step = config.has("decoder_sparse_step", "interleave_moe_layer_step")
     return [
-        index not in dense and index >= first_dense and ((index + 1) % step == 0 if by_step else index % step == 0)
+        index not in dense
+        and index >= first_dense
+        and ((index + 1) % step == 0 if by_step else index % step == 0)
         for index in range(num_layers)
     ]
 
@@ -95,7 +110,9 @@ def dense_weights(
 ) -> list[Weight]:
     """One dense feed-forward."""
     names = ("gate_proj", "up_proj") if gated else ("up_proj",)
-    weights = [Weight(module=f"{prefix}.{name}", rows=size, columns=hidden_size, shard=shard) for name in names]
+    weights = [
+        Weight(module=f"{prefix}.{name}", rows=size, columns=hidden_size, shard=shard) for name in names
+    ]
     weights.append(Weight(module=f"{prefix}.down_proj", rows=hidden_size, columns=size, shard=shard))
     return weights
 
@@ -107,7 +124,11 @@ def expert_weights(prefix: str, block: FeedForward, *, hidden_size: int) -> list
         return []
     weights = [
         Weight(
-            module=f"{prefix}.gate", rows=mixture.experts, columns=hidden_size, shard=Shard.REPLICATED, linear=False
+            module=f"{prefix}.gate",
+            rows=mixture.experts,
+            columns=hidden_size,
+            shard=Shard.REPLICATED,
+            linear=False,
         )
     ]
     names = ("gate_proj", "up_proj") if block.gated else ("up_proj",)
@@ -124,5 +145,7 @@ def expert_weights(prefix: str, block: FeedForward, *, hidden_size: int) -> list
             )
         )
     if block.shared_size:
-        weights += dense_weights(f"{prefix}.shared_expert", block.shared_size, gated=block.gated, hidden_size=hidden_size)
+        weights += dense_weights(
+            f"{prefix}.shared_expert", block.shared_size, gated=block.gated, hidden_size=hidden_size
+        )
     return weights

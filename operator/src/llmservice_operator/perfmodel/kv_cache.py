@@ -5,7 +5,14 @@ Follows vLLM 0.33 v1/core/kv_cache_planning.py and v1/kv_cache_interface.py; the
 
 from dataclasses import dataclass
 
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, AttentionCache, LayerCache, StateCache, ceil_div
+from llmservice_operator.perfmodel.shapes import (
+    DTYPE_BYTES,
+    Architecture,
+    AttentionCache,
+    LayerCache,
+    StateCache,
+    ceil_div,
+)
 
 GPU_BLOCK_SIZE = 16
 CPU_BLOCK_SIZE = 128
@@ -104,7 +111,9 @@ class CacheLayout:
 def _block_scale(cache: AttentionCache, layout: CacheLayout) -> int:
     """How many times more tokens a block of this layer holds, so that all pages are of one size."""
     largest = max(
-        _token_bytes(group.sample, layout.settings) for group in layout.groups if isinstance(group.sample, AttentionCache)
+        _token_bytes(group.sample, layout.settings)
+        for group in layout.groups
+        if isinstance(group.sample, AttentionCache)
     )
     own = _token_bytes(cache, layout.settings)
     return max(1, int(largest // own)) if own else 1
@@ -112,8 +121,14 @@ def _block_scale(cache: AttentionCache, layout: CacheLayout) -> int:
 
 def _token_bytes(cache: AttentionCache, settings: CacheSettings) -> float:
     """Bytes of one token in one layer on one rank. A latent is whole on every rank; heads are never fewer than one."""
-    heads = cache.kv_heads if cache.kind == "latent" else max(1, cache.kv_heads // settings.tensor_parallel_size)
-    return heads * (cache.key_size + cache.value_size) * element_bytes(settings.kv_cache_dtype, settings.model_dtype)
+    heads = (
+        cache.kv_heads if cache.kind == "latent" else max(1, cache.kv_heads // settings.tensor_parallel_size)
+    )
+    return (
+        heads
+        * (cache.key_size + cache.value_size)
+        * element_bytes(settings.kv_cache_dtype, settings.model_dtype)
+    )
 
 
 def _state_bytes(cache: StateCache, settings: CacheSettings) -> int:
@@ -125,7 +140,9 @@ def _state_bytes(cache: StateCache, settings: CacheSettings) -> int:
 
 def bytes_per_token(architecture: Architecture, settings: CacheSettings) -> int:
     """Bytes of one token over all layers that grow with the context, on one rank."""
-    return int(sum(_token_bytes(each, settings) for each in architecture.caches if isinstance(each, AttentionCache)))
+    return int(
+        sum(_token_bytes(each, settings) for each in architecture.caches if isinstance(each, AttentionCache))
+    )
 
 
 def cache_layout(architecture: Architecture, settings: CacheSettings) -> CacheLayout:
@@ -141,17 +158,29 @@ def cache_layout(architecture: Architecture, settings: CacheSettings) -> CacheLa
     latent_only = all(isinstance(cache, AttentionCache) and cache.kind == "latent" for cache in kinds)
     attention = [cache for cache in kinds if isinstance(cache, AttentionCache)]
     page = int(max((_token_bytes(cache, settings) for cache in attention), default=0.0) * block_size)
-    state = max((_state_bytes(cache, settings) for cache in kinds if isinstance(cache, StateCache)), default=0)
+    state = max(
+        (_state_bytes(cache, settings) for cache in kinds if isinstance(cache, StateCache)), default=0
+    )
     page = max(page, state)
     if len(kinds) == 1 or latent_only:
         layers = sum(kinds.values())
-        total = int(sum(_token_bytes(cache, settings) * block_size * count for cache, count in kinds.items() if isinstance(cache, AttentionCache)))
+        total = int(
+            sum(
+                _token_bytes(cache, settings) * block_size * count
+                for cache, count in kinds.items()
+                if isinstance(cache, AttentionCache)
+            )
+        )
         group = Group(layers=layers, sample=next(iter(kinds)))
-        return CacheLayout(groups=(group,), block_size=block_size, bytes_per_block=total or page * layers, settings=settings)
+        return CacheLayout(
+            groups=(group,), block_size=block_size, bytes_per_block=total or page * layers, settings=settings
+        )
     smallest, largest = min(kinds.values()), max(kinds.values())
     size = largest if largest < 1.5 * smallest else smallest
     groups = tuple(
-        Group(layers=min(size, count), sample=cache) for cache, count in kinds.items() for _ in range(ceil_div(count, size))
+        Group(layers=min(size, count), sample=cache)
+        for cache, count in kinds.items()
+        for _ in range(ceil_div(count, size))
     )
     return CacheLayout(groups=groups, block_size=block_size, bytes_per_block=size * page, settings=settings)
 

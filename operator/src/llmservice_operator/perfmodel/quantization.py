@@ -30,7 +30,12 @@ class Format:
 FP8 = Format(name="FP8", bits=8.0)
 INT8 = Format(name="INT8", bits=8.0)
 NVFP4 = Format(name="NVFP4", bits=4.0 + 8.0 / 16)
-MXFP4 = Format(name="MXFP4", bits=4.0 + 8.0 / 32, hidden_padding=MXFP4_HIDDEN_PADDING, intermediate_padding=MXFP4_INTERMEDIATE_PADDING)
+MXFP4 = Format(
+    name="MXFP4",
+    bits=4.0 + 8.0 / 32,
+    hidden_padding=MXFP4_HIDDEN_PADDING,
+    intermediate_padding=MXFP4_INTERMEDIATE_PADDING,
+)
 MXFP8 = Format(name="MXFP8", bits=8.0 + 8.0 / 32)
 
 
@@ -114,7 +119,8 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization:
     readers = {
         "fp8": _read_fp8, "fbgemm_fp8": _read_fp8, "mxfp4": _read_mxfp4, "gpt_oss_mxfp4": _read_mxfp4,
         "compressed-tensors": _read_compressed_tensors, "modelopt": _read_modelopt, "modelopt_fp4": _read_modelopt,
-        "modelopt_mixed": _read_modelopt, "awq": _read_grouped_int, "gptq": _read_grouped_int, "auto-round": _read_grouped_int,
+        "modelopt_mixed": _read_modelopt, "awq": _read_grouped_int, "gptq": _read_grouped_int,
+        "auto-round": _read_grouped_int,
         "bitsandbytes": _read_bitsandbytes,
     }  # fmt: skip
     if method not in readers:
@@ -162,7 +168,9 @@ def _read_bitsandbytes(section: ConfigReader) -> Quantization:
     four = section.boolean("load_in_4bit", default=section.boolean("_load_in_4bit", default=False))
     bits = 4.0 + 32.0 / 64 if four else 8.0
     ignored = _names(section, "llm_int8_skip_modules")
-    return Quantization(method="bitsandbytes", default=Format(name="INT4" if four else "INT8", bits=bits), ignored=ignored)
+    return Quantization(
+        method="bitsandbytes", default=Format(name="INT4" if four else "INT8", bits=bits), ignored=ignored
+    )
 
 
 def _read_compressed_tensors(section: ConfigReader) -> Quantization:
@@ -200,9 +208,13 @@ def _read_modelopt(section: ConfigReader) -> Quantization:
     kv = kv or ("fp8_e4m3" if inner.has("kv_cache_scheme") else "")
     ignored = _names(inner, "exclude_modules", "ignore")
     if algorithm == "MIXED_PRECISION":
-        return Quantization(method="modelopt_mixed", default=None, by_module=_mixed_formats(inner), kv_cache_dtype=kv)
+        return Quantization(
+            method="modelopt_mixed", default=None, by_module=_mixed_formats(inner), kv_cache_dtype=kv
+        )
     if algorithm not in _MODELOPT:
-        raise inner.error("quant_algo", "one of " + ", ".join(sorted(_MODELOPT)) + " or MIXED_PRECISION is expected")
+        raise inner.error(
+            "quant_algo", "one of " + ", ".join(sorted(_MODELOPT)) + " or MIXED_PRECISION is expected"
+        )
     return Quantization(method="modelopt", default=_MODELOPT[algorithm], ignored=ignored, kv_cache_dtype=kv)
 
 

@@ -41,15 +41,27 @@ def read_delta_network(config: ConfigReader) -> DeltaNetwork:
 def delta_weights(prefix: str, delta: DeltaNetwork, *, hidden_size: int) -> list[Weight]:
     """Projections, convolution and output of one linear-attention layer."""
     qkv = 2 * delta.key_width + delta.value_width
-    rows = (("in_proj_qkv", qkv), ("in_proj_z", delta.value_width), ("in_proj_b", delta.value_heads), ("in_proj_a", delta.value_heads))
-    weights = [Weight(module=f"{prefix}.{name}", rows=each, columns=hidden_size, shard=Shard.TENSOR) for name, each in rows]
-    weights.append(Weight(module=f"{prefix}.conv1d", rows=qkv, columns=delta.kernel, shard=Shard.TENSOR, linear=False))
-    weights.append(Weight(module=f"{prefix}.out_proj", rows=hidden_size, columns=delta.value_width, shard=Shard.TENSOR))
+    rows = (
+        ("in_proj_qkv", qkv),
+        ("in_proj_z", delta.value_width),
+        ("in_proj_b", delta.value_heads),
+        ("in_proj_a", delta.value_heads),
+    )
+    weights = [
+        Weight(module=f"{prefix}.{name}", rows=each, columns=hidden_size, shard=Shard.TENSOR)
+        for name, each in rows
+    ]
+    weights.append(
+        Weight(module=f"{prefix}.conv1d", rows=qkv, columns=delta.kernel, shard=Shard.TENSOR, linear=False)
+    )
+    weights.append(
+        Weight(module=f"{prefix}.out_proj", rows=hidden_size, columns=delta.value_width, shard=Shard.TENSOR)
+    )
     return weights
 
 
 def delta_cache(delta: DeltaNetwork) -> StateCache:
-    """Convolution and recurrent state (mamba_utils.py: conv (2·hk·nk + hv·nv) × (k−1), state nv × hv × hk)."""
+    """Convolution and recurrent state (mamba_utils.py: conv (2*hk*nk + hv*nv) x (k-1), state nv x hv x hk)."""
     return StateCache(
         conv_elements=(2 * delta.key_width + delta.value_width) * (delta.kernel - 1),
         state_elements=delta.value_heads * delta.value_size * delta.key_size,
@@ -99,13 +111,19 @@ def mamba_weights(prefix: str, mamba: Mamba, *, hidden_size: int) -> list[Weight
             columns=hidden_size,
             shard=Shard.TENSOR,
         ),
-        Weight(module=f"{prefix}.conv1d", rows=mamba.conv_width, columns=mamba.kernel, shard=Shard.TENSOR, linear=False),
+        Weight(
+            module=f"{prefix}.conv1d",
+            rows=mamba.conv_width,
+            columns=mamba.kernel,
+            shard=Shard.TENSOR,
+            linear=False,
+        ),
         Weight(module=f"{prefix}.out_proj", rows=hidden_size, columns=mamba.inner, shard=Shard.TENSOR),
     ]
 
 
 def mamba_cache(mamba: Mamba) -> StateCache:
-    """Convolution and recurrent state (mamba_utils.py: conv (d_inner + 2·g·N) × (k−1), state heads × head × N)."""
+    """Convolution and recurrent state (mamba_utils.py: conv (d_inner + 2*g*N) x (k-1), state heads x head x N)."""
     return StateCache(
         conv_elements=mamba.conv_width * (mamba.kernel - 1),
         state_elements=mamba.inner * mamba.state_size,

@@ -17,28 +17,52 @@ def read_vision(config: ConfigReader, *, hidden_size: int) -> VisionTower | None
     layers = tower.integer("depth", "num_hidden_layers", "num_layers", "layers", default=24)
     inner = tower.integer("intermediate_size", default=int(width * tower.number("mlp_ratio", 4.0)))
     # A tower with a gated feed-forward says so by its activation; the others are plain (two matrices).
-    gated = tower.text("hidden_act", "hidden_activation", default="gelu") == "silu" or tower.has("global_head_dim")
+    gated = tower.text("hidden_act", "hidden_activation", default="gelu") == "silu" or tower.has(
+        "global_head_dim"
+    )
     merge = tower.integer("spatial_merge_size", "pooling_kernel_size", default=2)
     weights: list[Weight] = []
     for index in range(layers):
         prefix = f"visual.blocks.{index}"
-        weights.append(Weight(module=f"{prefix}.attn.qkv", rows=3 * width, columns=width, shard=Shard.REPLICATED))
-        weights.append(Weight(module=f"{prefix}.attn.proj", rows=width, columns=width, shard=Shard.REPLICATED))
-        weights += dense_weights(f"{prefix}.mlp", inner, gated=gated, hidden_size=width, shard=Shard.REPLICATED)
+        weights.append(
+            Weight(module=f"{prefix}.attn.qkv", rows=3 * width, columns=width, shard=Shard.REPLICATED)
+        )
+        weights.append(
+            Weight(module=f"{prefix}.attn.proj", rows=width, columns=width, shard=Shard.REPLICATED)
+        )
+        weights += dense_weights(
+            f"{prefix}.mlp", inner, gated=gated, hidden_size=width, shard=Shard.REPLICATED
+        )
     patch = tower.integer("patch_size", default=14)
     pixels = 3 * patch * patch * tower.integer("temporal_patch_size", default=1)
     positions = tower.integer("num_position_embeddings", "position_embedding_size", default=1)
     weights += [
-        Weight(module="visual.patch_embed", rows=width, columns=pixels + positions, shard=Shard.REPLICATED, linear=False),
+        Weight(
+            module="visual.patch_embed",
+            rows=width,
+            columns=pixels + positions,
+            shard=Shard.REPLICATED,
+            linear=False,
+        ),
         *_merger(tower, width, merge, hidden_size),
     ]
-    return VisionTower(hidden_size=width, intermediate_size=inner, merged_patches=merge * merge, weights=tuple(weights))
+    return VisionTower(
+        hidden_size=width, intermediate_size=inner, merged_patches=merge * merge, weights=tuple(weights)
+    )
 
 
 def _merger(tower: ConfigReader, width: int, merge: int, hidden_size: int) -> list[Weight]:
     """The projector: two matrices over merged patches, one set more for each deep-stack level."""
     if not tower.has("spatial_merge_size"):
-        return [Weight(module="visual.projector", rows=hidden_size, columns=width, shard=Shard.REPLICATED, linear=False)]
+        return [
+            Weight(
+                module="visual.projector",
+                rows=hidden_size,
+                columns=width,
+                shard=Shard.REPLICATED,
+                linear=False,
+            )
+        ]
     merged = width * merge * merge
     out = tower.integer("out_hidden_size", default=hidden_size)
     levels = 1 + len(tower.sequence("deepstack_visual_indexes"))

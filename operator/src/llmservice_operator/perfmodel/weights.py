@@ -17,14 +17,17 @@ def rank_weight_bytes(
     if architecture.vision is not None and with_vision:
         weights += architecture.vision.weights
     return sum(
-        weight_bytes(each, quantization, dtype=dtype, tensor_parallel_size=tensor_parallel_size) for each in weights
+        weight_bytes(each, quantization, dtype=dtype, tensor_parallel_size=tensor_parallel_size)
+        for each in weights
     )
 
 
 def quantized_share(architecture: Architecture, quantization: Quantization) -> float:
     """Share of the elements that are quantised, for the explanation."""
     total = sum(each.elements(1) for each in architecture.weights)
-    quantized = sum(each.elements(1) for each in architecture.weights if quantization.format_of(each) is not None)
+    quantized = sum(
+        each.elements(1) for each in architecture.weights if quantization.format_of(each) is not None
+    )
     return quantized / total
 
 

@@ -39,8 +39,14 @@ def candidates(case: Case) -> list[Candidate]:
     The CPU row takes part only where it is named: nobody wants to fall back to it unasked.
     """
     spec, nodes = case.spec, case.inputs.nodes
-    named = [row for name in spec.accelerator.types if (row := find_row(case.inputs.catalogue, name)) is not None]
-    rows = named or [row for row in case.inputs.catalogue if not row.is_cpu and any(row.matches_node(node.labels) for node in nodes or ())]
+    named = [
+        row for name in spec.accelerator.types if (row := find_row(case.inputs.catalogue, name)) is not None
+    ]
+    rows = named or [
+        row
+        for row in case.inputs.catalogue
+        if not row.is_cpu and any(row.matches_node(node.labels) for node in nodes or ())
+    ]
     found = []
     for row in rows:
         resource = spec.accelerator.resource_name or row.resource_name
@@ -49,7 +55,14 @@ def candidates(case: Case) -> list[Candidate]:
         limit = 1 if _MIG.search(resource) else max(row.max_per_node, most_seen)
         for size in _sizes(case, limit):
             seen = row.is_cpu or most_seen >= size
-            found.append(Candidate(row=sized, tensor_parallel_size=1 if row.is_cpu else size, resource_name=resource, seen=seen))
+            found.append(
+                Candidate(
+                    row=sized,
+                    tensor_parallel_size=1 if row.is_cpu else size,
+                    resource_name=resource,
+                    seen=seen,
+                )
+            )
             if row.is_cpu:
                 break
     return sorted(found, key=lambda each: (not each.seen, each.cost, each.tensor_parallel_size))
@@ -71,7 +84,10 @@ def _sliced(row: AcceleratorRow, resource: str) -> AcceleratorRow:
 
 
 def _most_seen(row: AcceleratorRow, resource: str, nodes: tuple[NodeAccelerators, ...] | None) -> int:
-    return max((node.allocatable.get(resource, 0) for node in nodes or () if row.matches_node(node.labels)), default=0)
+    return max(
+        (node.allocatable.get(resource, 0) for node in nodes or () if row.matches_node(node.labels)),
+        default=0,
+    )
 
 
 def splits(case: Case, size: int) -> str | None:

@@ -124,7 +124,8 @@ def read_switches(args: dict[str, str], env: dict[str, str]) -> Switches:
     speculative = any(name in args for name in ("speculative-config", "spec-method", "spec-model"))
     return Switches(
         enforce_eager=args.get("enforce-eager") == "true" or args.get("optimization-level") in {"0", "O0"},
-        multimodal=args.get("language-model-only") != "true" and not _no_images(args.get("limit-mm-per-prompt", "")),
+        multimodal=args.get("language-model-only") != "true"
+        and not _no_images(args.get("limit-mm-per-prompt", "")),
         max_loras=_whole(args.get("max-loras"), 1) if lora else 0,
         max_lora_rank=_whole(args.get("max-lora-rank"), 16) if lora else 0,
         speculative=speculative or any(name.startswith("speculative-config.") for name in args),

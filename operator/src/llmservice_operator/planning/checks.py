@@ -20,7 +20,9 @@ from llmservice_operator.planning.types import MemoryCorrection, PlanInputs, Ref
 from llmservice_operator.planning.words import tokens
 
 
-def refuse(reason: Reason, message: str, *, certain: bool = True, shortfall_bytes: int | None = None) -> Refusal:
+def refuse(
+    reason: Reason, message: str, *, certain: bool = True, shortfall_bytes: int | None = None
+) -> Refusal:
     """A refusal with a condition's reason."""
     return Refusal(reason=reason.value, message=message, certain=certain, shortfall_bytes=shortfall_bytes)
 
@@ -93,7 +95,9 @@ def read_case(inputs: PlanInputs) -> Case | Refusal:
         return refuse(Reason.UNSUPPORTED_MODEL, f"{error}{source}")
     except ConfigError as error:
         strange = "not known to the sizing model" in str(error)
-        return refuse(Reason.UNSUPPORTED_MODEL if strange else Reason.INVALID_MODEL_CONFIG, f"{error}{source}")
+        return refuse(
+            Reason.UNSUPPORTED_MODEL if strange else Reason.INVALID_MODEL_CONFIG, f"{error}{source}"
+        )
     args = canonical_args(inputs.spec.engine.args)
     env = {each.name: each.value or "" for each in inputs.spec.engine.env}
     switches = read_switches(args, env)
@@ -123,7 +127,11 @@ def read_case(inputs: PlanInputs) -> Case | Refusal:
 
 
 def _speculation(switches: Switches) -> str:
-    return "speculative decoding: the draft's own config isn't read; its memory is an estimate" if switches.speculative else ""
+    return (
+        "speculative decoding: the draft's own config isn't read; its memory is an estimate"
+        if switches.speculative
+        else ""
+    )
 
 
 def _quantization(inputs: PlanInputs, found: Quantization) -> Quantization | Refusal:
@@ -136,7 +144,8 @@ def _quantization(inputs: PlanInputs, found: Quantization) -> Quantization | Ref
         return online
     return refuse(
         Reason.INVALID_SPEC,
-        f"spec.engine.quantization is {said!r}, but config.json has no quantization_config: the checkpoint isn't quantised. "
+        f"spec.engine.quantization is {said!r}, but config.json has no quantization_config: the "
+        "checkpoint isn't quantised. "
         "Leave it at auto, or use fp8, which quantises while loading",
     )
 
@@ -170,7 +179,8 @@ def read_wish(inputs: PlanInputs, model: Architecture, switches: Switches) -> Wi
     if pin is not None and lowest is not None and pin < lowest:
         return refuse(
             Reason.INVALID_SPEC,
-            f"spec.engine.pin.maxModelLen is {pin}, below spec.workload.context.min of {lowest}; raise the pin or lower the minimum",
+            f"spec.engine.pin.maxModelLen is {pin}, below spec.workload.context.min of {lowest}; raise "
+            "the pin or lower the minimum",
         )
     wanted = workload.context.max or longest
     context = pin or (wanted if switches.long_context_allowed else min(wanted, longest))

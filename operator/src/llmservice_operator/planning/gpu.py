@@ -51,14 +51,18 @@ def whole_weights(case: Case, fit: Fit) -> int:
     """Bytes of the whole model as loaded: the checkpoint's own figure where it is known."""
     known = case.inputs.model.weights_bytes if case.inputs.model else None
     return known or rank_weight_bytes(
-        case.model, case.quantization, dtype=fit.batch.dtype, tensor_parallel_size=1, with_vision=case.switches.multimodal
+        case.model,
+        case.quantization,
+        dtype=fit.batch.dtype,
+        tensor_parallel_size=1,
+        with_vision=case.switches.multimodal,
     )
 
 
 def shm_bytes(ranks: int) -> int:
-    """/dev/shm: 184 MiB and 240 MiB a rank of ring buffers, and 1 GiB for NCCL; nothing for one rank
+    """Shared memory: 184 MiB and 240 MiB a rank of ring buffers, and 1 GiB for NCCL; none for one rank.
 
-    (v1/executor/multiproc_executor.py).
+    The buffers are those of v1/executor/multiproc_executor.py.
     """
     if ranks == 1:
         return 0
@@ -77,42 +81,74 @@ def host_memory_bytes(case: Case, fit: Fit, shm: int) -> int:
 
 def memory_terms(case: Case, fit: Fit) -> tuple[MemoryTerm, ...]:
     """The account of one accelerator, each term with its arithmetic."""
-    held, batch = fit.account, fit.batch
-    layout = fit.layout
-    blocks = layout.blocks(held.available)
-    share = quantized_share(case.model, case.quantization)
-    stored = f"{case.quantization.method} {share:.0%} of the weights, the rest {batch.dtype}" if share else batch.dtype
-    runner = f"max_num_seqs {batch.max_num_seqs} x vocabulary {case.model.vocab_size:,}, {batch.max_num_batched_tokens:,} batched tokens"
+    held, batch, layout = fit.account, fit.batch, fit.layout
+    sizes = f"max_num_seqs {batch.max_num_seqs} x vocabulary {case.model.vocab_size:,}"
     charged = "charged to the budget" if held.graphs_charged else "outside of the budget in this version"
-    terms = [
-        ("weights", held.weights, f"{parameter_count(case.model) / 1e9:.2f}e9 parameters ({case.model.kind}), {stored}, over {batch.tensor_parallel_size} rank(s)"),
-        ("activation", held.activation, f"largest of forward pass, sampler and encoder: {runner}"),
+    cache = f"{layout.blocks(held.available):,} blocks of {layout.block_size} tokens in {len(layout.groups)} group(s)"
+    outside = (
+        f"(1 - {fit.utilization:g}) of the card; context, graphs that aren't charged and growth while serving"
+    )
+    terms = (
+        ("weights", held.weights, _weights_in_words(case, fit)),
+        (
+            "activation",
+            held.activation,
+            f"largest of forward pass, sampler and encoder: {sizes}, {batch.max_num_batched_tokens:,} batched tokens",
+        ),
         ("non_torch", held.non_torch, "memory outside of torch's allocator (measured on H100 and H200)"),
-        ("cuda_graphs", held.graphs_charged, f"{gib(held.graphs)} of graphs over {case.model.num_layers} layers, {charged}"),
+        (
+            "cuda_graphs",
+            held.graphs_charged,
+            f"{gib(held.graphs)} over {case.model.num_layers} layers, {charged}",
+        ),
         ("extras", held.extras, "LoRA slots and a draft model"),
         ("margin", held.margin, "what the account may be wrong by: 2 % of the card, at most 1 GiB"),
-        ("kv_cache", held.available, f"{blocks:,} blocks of {layout.block_size} tokens in {len(layout.groups)} group(s), {layout.bytes_per_block:,} B a block"),
-        ("outside_budget", held.total - held.requested, f"(1 - {fit.utilization:g}) of the card: context, graphs that aren't charged, growth while serving need {gib(held.outside)}"),
-    ]  # fmt: skip
-    return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms if size or name != "extras")
+        ("kv_cache", held.available, f"{cache}, {layout.bytes_per_block:,} B a block"),
+        ("outside_budget", held.total - held.requested, f"{outside} need {gib(held.outside)}"),
+    )
+    return tuple(
+        MemoryTerm(name=name, size_bytes=size, explanation=text)
+        for name, size, text in terms
+        if size or name != "extras"
+    )
+
+
+def _weights_in_words(case: Case, fit: Fit) -> str:
+    share = quantized_share(case.model, case.quantization)
+    dtype = fit.batch.dtype
+    stored = f"{case.quantization.method} for {share:.0%}, the rest {dtype}" if share else dtype
+    ranks = fit.batch.tensor_parallel_size
+    spread = f", a share of 1/{ranks}" if ranks > 1 else ""
+    return f"{parameter_count(case.model) / 1e9:.2f}e9 parameters ({case.model.kind}), {stored}{spread}"
 
 
 def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
     wish, row = case.wish, fit.candidate.row
     passed = [each for each in misfits if each.candidate.cost < fit.candidate.cost or not each.candidate.seen]
-    reasons = [f"accelerator: {fit.candidate}, the cheapest that fits" + ("" if fit.candidate.seen else " (no node with it is visible yet)")]
-    reasons += [f"not {each.candidate}: {each.why or gib(each.shortfall_bytes) + ' short'}" for each in passed[:3]]
+    reasons = [
+        f"accelerator: {fit.candidate}, the cheapest that fits"
+        + ("" if fit.candidate.seen else " (no node with it is visible yet)")
+    ]
+    reasons += [
+        f"not {each.candidate}: {each.why or gib(each.shortfall_bytes) + ' short'}" for each in passed[:3]
+    ]
     if fit.context < wish.context:
         reasons.append(
-            f"max_model_len: {tokens(fit.context)} of {wish.context:,} wanted, as much as {gib(fit.account.available)} of KV cache hold"
+            f"max_model_len: {tokens(fit.context)} of {wish.context:,} wanted, as much as "
+            f"{gib(fit.account.available)} of KV cache hold"
         )
     else:
         said = case.spec.workload.context.max
-        capped = f"; {said:,} were asked for, the model has {case.model.max_model_len:,}" if said and said > fit.context else ""
+        capped = (
+            f"; {said:,} were asked for, the model has {case.model.max_model_len:,}"
+            if said and said > fit.context
+            else ""
+        )
         reasons.append(f"max_model_len: {tokens(fit.context)}{capped}")
     if case.spec.engine.pin.gpu_memory_utilization is None:
         reasons.append(
-            f"gpu_memory_utilization: {fit.utilization:g}, the highest that leaves {gib(fit.account.outside)} of {row.name} "
+            f"gpu_memory_utilization: {fit.utilization:g}, the highest that leaves "
+            f"{gib(fit.account.outside)} of {row.name} "
             "for the context, graphs and growth outside of the budget"
         )
     reasons += list(fit.notes)
@@ -121,7 +157,9 @@ def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
         f"the KV cache holds {fit.concurrency:.2f} requests of {tokens(fit.context)}"
     )
     if case.kv_cache_dtype != case.spec.engine.kv_cache_dtype:
-        reasons.append(f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto")
+        reasons.append(
+            f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto"
+        )
     return [*reasons, *case.reasons]
 
 
@@ -131,7 +169,15 @@ def _warnings(case: Case, fit: Fit) -> list[str]:
         warnings.append(f"no visible node has {fit.candidate}: pods wait until one joins")
     exact = case.inputs.model.weights_bytes if case.inputs.model else None
     if exact:
-        derived = rank_weight_bytes(case.model, case.quantization, dtype=fit.batch.dtype, tensor_parallel_size=1)
-        if abs(exact - derived) > 0.05 * derived and DTYPE_BYTES[fit.batch.dtype] == DTYPE_BYTES[case.model.dtype]:
-            warnings.append(f"the checkpoint has {gib(exact)}, its config.json tells of {gib(derived)}: one of them is wrong, or holds what isn't loaded")
+        derived = rank_weight_bytes(
+            case.model, case.quantization, dtype=fit.batch.dtype, tensor_parallel_size=1
+        )
+        if (
+            abs(exact - derived) > 0.05 * derived
+            and DTYPE_BYTES[fit.batch.dtype] == DTYPE_BYTES[case.model.dtype]
+        ):
+            warnings.append(
+                f"the checkpoint has {gib(exact)}, its config.json tells of {gib(derived)}: one of them "
+                "is wrong, or holds what isn't loaded"
+            )
     return warnings

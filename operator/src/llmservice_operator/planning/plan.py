@@ -23,7 +23,9 @@ def make_plan(inputs: PlanInputs) -> Plan | Refusal:
         return case
     misfits: list[Misfit] = []
     for candidate in candidates(case):
-        result: Plan | Fit | Misfit = plan_cpu(case, candidate) if candidate.row.is_cpu else fit(case, candidate)
+        result: Plan | Fit | Misfit = (
+            plan_cpu(case, candidate) if candidate.row.is_cpu else fit(case, candidate)
+        )
         if isinstance(result, Misfit):
             misfits.append(result)
             continue

@@ -22,7 +22,8 @@ def no_candidate(case: Case) -> Refusal:
     fitting = [str(size) for size in (1, 2, 4, 8) if splits(case, size) is None]
     return refuse(
         Reason.INVALID_SPEC,
-        f"spec.accelerator.parallelism.tensor is {said}: {splits(case, int(said)) if said != 'auto' else 'no size divides the model'}; "
+        f"spec.accelerator.parallelism.tensor is {said}: "
+        f"{splits(case, int(said)) if said != 'auto' else 'no size divides the model'}; "
         f"{', '.join(fitting) or 'none'} would do",
     )
 
@@ -32,7 +33,10 @@ def does_not_fit(case: Case, misfits: list[Misfit]) -> Refusal:
     blocked = [each for each in misfits if each.why]
     if len(blocked) == len(misfits):
         return refuse(Reason.INVALID_SPEC, blocked[0].why)
-    nearest = min((each for each in misfits if not each.why), key=lambda each: (each.shortfall_bytes, each.candidate.cost))
+    nearest = min(
+        (each for each in misfits if not each.why),
+        key=lambda each: (each.shortfall_bytes, each.candidate.cost),
+    )
     wish = case.wish
     length = wish.concurrency_tokens(wish.floor)
     asked = f"{tokens(wish.floor)} of context"
@@ -48,7 +52,11 @@ def does_not_fit(case: Case, misfits: list[Misfit]) -> Refusal:
     elif (limit := memory_limit(case)) is not None:
         message += f" of the container's limit of {gib(limit)} (spec.podTemplate.resources.limits.memory)"
     mends = remedies(case, misfits)
-    message += "; what would fit, cheapest first: " + "; ".join(mends) if mends else "; no accelerator of the catalogue holds it"
+    message += (
+        "; what would fit, cheapest first: " + "; ".join(mends)
+        if mends
+        else "; no accelerator of the catalogue holds it"
+    )
     return refuse(Reason.DOES_NOT_FIT, message, shortfall_bytes=nearest.shortfall_bytes)
 
 
@@ -65,7 +73,9 @@ def _shorter(case: Case, misfits: list[Misfit]) -> str:
         return f"spec.{field} of {longest}"
     if case.wish.concurrency > 1:
         single = replace(case, wish=replace(case.wish, concurrency=1))
-        if any(isinstance(fit(single, each.candidate), Fit) for each in misfits if not each.candidate.row.is_cpu):
+        if any(
+            isinstance(fit(single, each.candidate), Fit) for each in misfits if not each.candidate.row.is_cpu
+        ):
             return "a smaller spec.workload.concurrency.min"
     return ""
 
@@ -95,17 +105,29 @@ def _more_ranks(case: Case) -> str:
     said = case.spec.accelerator.parallelism.tensor
     if said == "auto":
         return ""
-    freed = _with_accelerator(case, parallelism=case.spec.accelerator.parallelism.model_copy(update={"tensor": "auto"}))
+    freed = _with_accelerator(
+        case, parallelism=case.spec.accelerator.parallelism.model_copy(update={"tensor": "auto"})
+    )
     found = _first_fit(freed)
     return f"spec.accelerator.parallelism.tensor of {found.tensor_parallel_size}" if found else ""
 
 
 def _other_accelerator(case: Case, misfits: list[Misfit]) -> str:
     tried = {each.candidate.row.name for each in misfits}
-    rows: list[AcceleratorRow] = [row for row in case.inputs.catalogue if row.name not in tried and not row.is_cpu]
+    rows: list[AcceleratorRow] = [
+        row for row in case.inputs.catalogue if row.name not in tried and not row.is_cpu
+    ]
     if not rows:
         return ""
     names = tuple(row.name for row in rows)
-    free = {"types": names, "resource_name": "", "parallelism": case.spec.accelerator.parallelism.model_copy(update={"tensor": "auto"})}
+    free = {
+        "types": names,
+        "resource_name": "",
+        "parallelism": case.spec.accelerator.parallelism.model_copy(update={"tensor": "auto"}),
+    }
     found = _first_fit(_with_accelerator(case, **free))
-    return f"spec.accelerator.types of [{found.row.name}], {found.tensor_parallel_size} a replica" if found else ""
+    return (
+        f"spec.accelerator.types of [{found.row.name}], {found.tensor_parallel_size} a replica"
+        if found
+        else ""
+    )

@@ -1,0 +1,39 @@
+"""The command `llmservice`. Each subcommand's module is imported only when it is called: `plan` must not wait for
+
+the operator's own imports.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from llmservice_operator.version import __version__
+
+COMMANDS = {
+    "plan": ("llmservice_operator.cli_plan", "print the plan of an LLMService, offline"),
+    "run": ("llmservice_operator.cli_run", "run the operator"),
+}
+"""Subcommand → (module, what it does). A module has `add_parser(subparsers)`, which sets the default `run`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the subcommand that the arguments name; return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog="llmservice", description="Sizes, serves, scales and explains LLM inference on Kubernetes."
+    )
+    parser.add_argument("--version", action="version", version=f"llmservice {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    command = next((each for each in given if not each.startswith("-")), "")
+    if command in COMMANDS:
+        importlib.import_module(COMMANDS[command][0]).add_parser(subparsers)
+    else:
+        for name, (_, text) in COMMANDS.items():
+            subparsers.add_parser(name, help=text)
+    parsed = parser.parse_args(given)
+    return int(parsed.run(parsed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
