@@ -1,0 +1,124 @@
+"""One API server and one operator for all tests here; each test has a namespace of its own."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.api import Api, ApiError
+from devcluster.cluster import LightCluster
+from devcluster.fixtures import light_cluster  # noqa: F401  a fixture
+
+from . import played
+
+CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TINY = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": 64,
+    "vocab_size": 49152,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+"""SmolLM2-135M-Instruct's config.json."""
+
+
+@pytest.fixture(scope="session")
+def api(light_cluster: LightCluster) -> Api:  # noqa: F811
+    """The API server, with the CRD installed."""
+    api = light_cluster.api
+    for crd in yaml.safe_load_all((played.ROOT / "crds" / "llmservices.yaml").read_text()):
+        name = crd["metadata"]["name"]
+        api.request("PATCH", f"{CRD_PATH}/{name}?fieldManager=tests", crd, content_type=played.APPLY)
+        for found in api.events(CRD_PATH, deadline=time.monotonic() + 20):
+            established = played.condition_of(found, "Established")
+            if found["metadata"]["name"] == name and established and established["status"] == "True":
+                break
+    return api
+
+
+@pytest.fixture(scope="session")
+def supervisors() -> Iterator[played.Supervisors]:
+    """The supervisors of all played pods."""
+    with played.Supervisors() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def operator_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of the operator's process."""
+    return tmp_path_factory.mktemp("operator") / "operator.log"
+
+
+@pytest.fixture(scope="session")
+def operator(
+    api: Api,  # noqa: ARG001  the CRD comes first
+    light_cluster: LightCluster,  # noqa: F811
+    supervisors: played.Supervisors,  # noqa: ARG001  they come before who asks them
+    operator_log: Path,
+) -> Iterator[None]:
+    """The operator, as its own process."""
+    with played.operator_process(light_cluster.kubeconfig, operator_log):
+        yield
+
+
+@pytest.fixture
+def bare(api: Api) -> Iterator[played.Played]:
+    """A namespace with the ConfigMap `tiny`, and no operator that looks at it."""
+    namespace = f"t-{uuid.uuid4().hex[:8]}"
+    api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    world = played.Played(api=api, namespace=namespace)
+    _wait_for_account(api, namespace)
+    world.create("ConfigMap", {"metadata": {"name": "tiny"}, "data": {"config.json": json.dumps(TINY)}})
+    yield world
+    for service in world.items("LLMService"):
+        world.delete("LLMService", service["metadata"]["name"])
+
+
+@pytest.fixture
+def operator_log_path(operator_log: Path) -> Path:
+    """Asked for by tests with an operator, so that its log is shown when they fail."""
+    return operator_log
+
+
+@pytest.fixture
+def world(
+    bare: played.Played,
+    operator: None,  # noqa: ARG001  runs
+    operator_log_path: Path,  # noqa: ARG001  shown on failure
+    supervisors: played.Supervisors,
+) -> played.Played:
+    """The same, with the operator at work."""
+    bare.reports = supervisors.reports
+    return bare
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """What the operator logged last is shown with a failure."""
+    report = yield
+    log = getattr(item, "funcargs", {}).get("operator_log_path")
+    if report.failed and log is not None and log.exists():
+        report.sections.append(("operator log", log.read_text(errors="replace")[-6000:]))
+    return report
+
+
+def _wait_for_account(api: Api, namespace: str) -> None:
+    """Pods need the ServiceAccount `default`; without a controller that makes it, the test does."""
+    body: dict[str, Any] = {"metadata": {"name": "default"}}
+    try:
+        api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", body)
+    except ApiError as error:
+        if error.status != 409:
+            raise
