@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
-from llmservice_operator.api.labels import API_VERSION, KIND
+from llmservice_operator.api.labels import KIND
 from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.api.validation import check_object
 from llmservice_operator.engines.versions import version_from_image
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import (
@@ -170,13 +170,13 @@ def _plan(
 
 
 def _spec(name: str, service: Mapping[str, Any]) -> LLMServiceSpec:
-    try:
-        return LLMServiceSpec.model_validate(service.get("spec") or {})
-    except ValidationError as error:
-        lines = (
-            f"spec.{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()
+    """The spec, if the API server would take it."""
+    problems = check_object(service)
+    if problems:
+        raise InvalidInputError(
+            "\n  ".join((f"{name or 'an object'} would be refused:", *map(str, problems)))
         )
-        raise InvalidInputError(f"{name}: " + "; ".join(lines)) from error
+    return LLMServiceSpec.model_validate(service["spec"])
 
 
 def _model(spec: LLMServiceSpec, document: Document, config: Path | None) -> ModelFacts | None:

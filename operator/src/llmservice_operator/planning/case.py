@@ -12,7 +12,7 @@ from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.planning.types import PlanInputs
 
-DEFAULT_CONTEXT_FLOOR = 8192
+DEFAULT_CONTEXT_FLOOR = 2048
 """Context that is kept where the user says no minimum, as far as the model has it."""
 DEFAULT_CPU_CONTEXT = 8192
 """Context on the CPU row where the user says no maximum: a prompt of more would take minutes there."""

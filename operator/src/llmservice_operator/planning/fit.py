@@ -78,9 +78,10 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
             candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why
         )
     rules = memory_rules(case.version, case.model)
+    weights = rank_weights(case, dtype=case.gpu_dtype, tensor_parallel_size=candidate.tensor_parallel_size)
     best: Fit | Misfit | None = None
     for batch in batches(case, candidate):
-        result = _fit_batch(case, candidate, batch, rules)
+        result = _fit_batch(case, candidate, batch, rules, weights)
         if isinstance(result, Fit) and result.context >= case.wish.context:
             return result
         best = _better(best, result)
@@ -194,9 +195,10 @@ def _lowered(case: Case) -> float:
     return 0.0
 
 
-def _fit_batch(case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules) -> Fit | Misfit:
+def _fit_batch(
+    case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules, weights: int
+) -> Fit | Misfit:
     utilization, blocked, note = _utilization(case, candidate, batch, rules)
-    weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=batch.tensor_parallel_size)
     result = account(
         total_bytes=candidate.row.memory_bytes,
         utilization=utilization,
