@@ -1,7 +1,7 @@
 """The bad objects as data: each file in bad/ is one object, with what must be said about it in its first lines.
 
-    # server: words that the API server's refusal must hold (one line each, all of them must be there)
-    # offline: words that the check without an API server must hold
+# server: words that the API server's refusal must hold (one line each, all of them must be there)
+# offline: words that the check without an API server must hold
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,10 @@ def read_bad_objects() -> dict[str, BadObject]:
 def _read(path: Path) -> BadObject:
     text = path.read_text(encoding="utf-8")
     return BadObject(
-        path=path, manifest=yaml.safe_load(text), server=_words(text, "server"), offline=_words(text, "offline")
+        path=path,
+        manifest=yaml.safe_load(text),
+        server=_words(text, "server"),
+        offline=_words(text, "offline"),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from devcluster import LightCluster
 from devcluster.fixtures import AnyLightCluster, light_cluster  # noqa: F401
 from integration.api.bad_objects import FOLDER
@@ -18,7 +19,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def kubectl(light_cluster: AnyLightCluster) -> Kubectl:  # noqa: F811
-    """kubectl on the cluster; the caller looks at the exit code."""
+    """Run kubectl on the cluster; the caller looks at the exit code."""
     own = isinstance(light_cluster, LightCluster)
     program = str(light_cluster.program("kubectl")) if own else shutil.which("kubectl")
     assert program is not None, "kubectl is not on PATH"
@@ -44,6 +45,7 @@ def crd(kubectl: Kubectl) -> None:
 @pytest.fixture(scope="session")
 def refusals(kubectl: Kubectl, crd: None) -> dict[str, str]:
     """What the API server says of each bad object, by the file's name, from one `kubectl apply` of all of them."""
+    del crd  # only that it is there
     result = kubectl("apply", "--validate=strict", "-f", str(FOLDER))
     said = {}
     for block in re.split(r'(?m)^(?=[^\n]*"[^"\n]*/bad/[^"\n]+\.yaml": )', result.stderr):
@@ -55,6 +57,7 @@ def refusals(kubectl: Kubectl, crd: None) -> dict[str, str]:
 @pytest.fixture
 def namespace(kubectl: Kubectl, crd: None, request: pytest.FixtureRequest) -> str:
     """A namespace of the test's own."""
+    del crd  # only that it is there
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
     kubectl("create", "namespace", name)
     return name

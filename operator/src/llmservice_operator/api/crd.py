@@ -103,7 +103,8 @@ def _root_schema() -> Schema:
         rule=(
             f"size(self.metadata.name) <= {NAME_MAX_LENGTH} && self.metadata.name.matches({cel_string(NAME_PATTERN)})"
         ),
-        message_expression=says(f"metadata.name is %s: it {NAME_MEND}", "self.metadata.name"),
+        message_expression=says(f"%s: it {NAME_MEND}", "self.metadata.name"),
+        field_path=".metadata.name",
     )
     return {
         "type": "object",
@@ -114,7 +115,7 @@ def _root_schema() -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
             "spec": structural_schema(LLMServiceSpec.model_json_schema(by_alias=True)),
             "status": structural_schema(LLMServiceStatus.model_json_schema(by_alias=True)),
         },

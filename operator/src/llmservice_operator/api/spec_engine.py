@@ -81,7 +81,7 @@ Arguments = Annotated[
     Satisfies(_arguments_fault, _argument_rules()),
 ]
 
-_KEY_REQUIRED = "name a key"
+_KEY_REQUIRED = "has no key; name the key whose value is wanted"
 
 
 class EnvVarSource(SpecModel):
