@@ -115,10 +115,6 @@ def read_documents(text: str) -> Document:
     document = Document()
     for each in objects:
         if each.get("kind") == KIND:
-            if each.get("apiVersion") != API_VERSION:
-                raise InvalidInputError(
-                    f"apiVersion is {each.get('apiVersion')!r}; {API_VERSION} is expected"
-                )
             document.services.append(each)
         elif each.get("kind") == "ConfigMap":
             document.config_maps[str(each.get("metadata", {}).get("name"))] = each.get("data") or {}
