@@ -1,0 +1,408 @@
+"""What is written for a service, and when nothing is."""
+
+import dataclasses
+import json
+
+import pytest
+
+import factories as make
+from llmservice_operator.api.labels import KIND
+from llmservice_operator.clients.kube import ForbiddenError, InvalidError, KubeUnavailableError
+from llmservice_operator.clients.modelhub import HubModel, ModelHubError
+
+from .memory_kube import KEY, RENDER, TINY, Killed, World
+
+COMMIT = "a" * 40
+
+
+async def test_first_reconcile_writes_each_child_and_the_status_once(world: World) -> None:
+    world.serve()
+
+    await world.reconcile()
+
+    assert sorted(kind for verb, kind, _ in world.kube.writes if verb == "apply") == [
+        "ControllerRevision",
+        "Deployment",
+        "PodDisruptionBudget",
+        "Service",
+    ]
+    assert [verb for verb, kind, _ in world.kube.writes if kind == KIND] == ["status"]
+
+
+async def test_what_runs_is_on_record_before_it_runs(world: World) -> None:
+    world.serve()
+
+    await world.reconcile()
+
+    kinds = [kind for _, kind, _ in world.kube.writes]
+    assert kinds.index("ControllerRevision") < kinds.index("Deployment")
+
+
+async def test_settled_service_is_not_written_again(world: World) -> None:
+    world.serve()
+    await world.settle()
+    writes = len(world.kube.writes)
+
+    for _ in range(3):
+        world.clock.seconds += 600
+        await world.reconcile()
+
+    assert len(world.kube.writes) == writes
+
+
+async def test_gone_or_deleted_service_is_left_alone(world: World) -> None:
+    assert await world.reconcile() is None
+
+    world.serve()
+    world.kube.objects[KIND, KEY.name]["metadata"]["deletionTimestamp"] = make.at(0)
+    await world.reconcile()
+
+    assert world.kube.writes == []
+
+
+async def test_paused_service_gets_its_status_and_nothing_else(world: World) -> None:
+    world.serve(annotations={"llmservice.dev/paused": "true"})
+
+    await world.settle()
+
+    assert {kind for _, kind, _ in world.kube.writes} == {KIND}
+    assert world.condition("Progressing")[:2] == ("False", "Paused")
+
+
+async def test_pause_keeps_a_user_edit_back_until_it_ends(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = world.revision
+
+    paused = {"llmservice.dev/paused": "true"}
+    world.serve(annotations=paused, workload={"context": {"max": 1024, "min": 512}})
+    await world.settle()
+    assert world.revision == before
+
+    world.serve(workload={"context": {"max": 1024, "min": 512}})
+    await world.settle()
+    assert world.revision != before
+
+
+async def test_edit_that_changes_a_knob_rolls_once(world: World) -> None:
+    world.serve()
+    await world.settle()
+    first = world.revision
+
+    world.serve(workload={"context": {"max": 1024, "min": 512}})
+    await world.settle()
+
+    assert world.revision != first
+    assert "1024" in world.engine_args
+    assert [each["revision"] for each in world.revisions()] == [1, 2]
+
+
+async def test_edit_that_changes_no_knob_rolls_nothing(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = json.dumps(world.deployment["spec"], sort_keys=True)
+
+    world.serve(workload={"inputTokens": {"p50": 10}})
+    await world.settle()
+
+    assert json.dumps(world.deployment["spec"], sort_keys=True) == before
+    assert world.status["observedGeneration"] == 2
+
+
+async def test_way_back_rolls_to_the_old_revision_under_a_new_number(world: World) -> None:
+    world.serve()
+    await world.settle()
+    first = world.revision
+    world.serve(workload={"context": {"max": 1024, "min": 512}})
+    await world.settle()
+
+    world.serve()
+    await world.settle()
+
+    assert world.revision == first
+    numbers = {each["metadata"]["name"]: each["revision"] for each in world.revisions()}
+    assert numbers[first] == 3
+
+
+async def test_upgrade_of_the_operator_restarts_nothing_and_shows(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = json.dumps(world.deployment["spec"], sort_keys=True)
+
+    world.render = dataclasses.replace(RENDER, supervisor_image="ghcr.io/llmservice/operator:0.2.0")
+    world.start()
+    await world.settle()
+
+    assert json.dumps(world.deployment["spec"], sort_keys=True) == before
+    status, reason, message = world.condition("UpToDate")
+    assert (status, reason) == ("False", "RefreshAvailable")
+    assert "operator:0.2.0" in message
+
+
+async def test_upgrade_does_not_ride_on_an_edit_that_changes_nothing(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = world.revision
+
+    world.render = dataclasses.replace(RENDER, supervisor_image="ghcr.io/llmservice/operator:0.2.0")
+    world.start()
+    world.serve(workload={"inputTokens": {"p50": 10}})
+    await world.settle()
+
+    assert world.revision == before
+
+
+async def test_refresh_takes_what_the_upgrade_would_change(world: World) -> None:
+    world.serve()
+    await world.settle()
+    world.render = dataclasses.replace(RENDER, supervisor_image="ghcr.io/llmservice/operator:0.2.0")
+    world.start()
+
+    world.serve(annotations={"llmservice.dev/refresh": "1"})
+    await world.settle()
+
+    init = world.deployment["spec"]["template"]["spec"]["initContainers"][0]
+    assert init["image"] == "ghcr.io/llmservice/operator:0.2.0"
+    assert world.condition("UpToDate")[0] == "True"
+
+
+async def test_restart_annotation_rolls_once(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = world.revision
+
+    world.serve(annotations={"llmservice.dev/restart": "now"})
+    await world.settle()
+
+    assert world.revision != before
+    assert len(world.revisions()) == 2
+
+
+async def test_history_is_cut_to_three_and_what_pods_run_is_kept(world: World) -> None:
+    world.serve()
+    await world.settle()
+    first = world.revision
+    world.add_pod(make.running_pod(revision=first, ready=True))
+
+    for number in range(5):
+        world.serve(annotations={"llmservice.dev/restart": str(number)})
+        await world.settle()
+
+    names = [each["metadata"]["name"] for each in world.revisions()]
+    assert len(names) == 4
+    assert first in names
+
+
+@pytest.mark.parametrize("writes", range(9))
+async def test_killed_at_any_write_it_ends_in_the_same_state(world: World, writes: int) -> None:
+    straight = World(catalogue=world.catalogue)
+    for each in (straight, world):
+        each.serve()
+    await straight.settle()
+    straight.serve(workload={"context": {"max": 1024, "min": 512}})
+    await straight.settle()
+
+    world.kube.die_after = writes
+    for spec in ({}, {"workload": {"context": {"max": 1024, "min": 512}}}):
+        world.serve(**spec)
+        try:
+            await world.settle()
+        except Killed:
+            world.kube.die_after = None
+            world.start()
+            await world.settle()
+
+    assert world.deployment["spec"] == straight.deployment["spec"]
+    assert [r["metadata"]["name"] for r in world.revisions()] == [
+        r["metadata"]["name"] for r in straight.revisions()
+    ]
+    assert world.status["plan"] == straight.status["plan"]
+
+
+async def test_stranger_of_the_same_name_is_not_touched(world: World) -> None:
+    world.kube.put({"kind": "Service", "metadata": {"name": "chat"}, "spec": {"ports": [{"port": 80}]}})
+    world.serve()
+
+    again = await world.settle()
+
+    assert world.kube.objects["Service", "chat"]["spec"] == {"ports": [{"port": 80}]}
+    assert world.condition("Progressing")[:2] == ("False", "NameConflict")
+    assert world.condition("Stalled")[:2] == ("True", "NameConflict")
+    assert "kubectl -n default delete service chat" in world.condition("Stalled")[2]
+    assert again is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            InvalidError(422, "Invalid", "spec.template.spec.containers[0].image: bad"),
+            "containers[0].image: bad",
+        ),
+        (ForbiddenError(403, "Forbidden", "exceeded quota: count/deployments.apps"), "exceeded quota"),
+    ],
+)
+async def test_refused_child_is_told_in_the_words_of_the_api_server(
+    world: World, error: InvalidError, words: str
+) -> None:
+    world.kube.refuse["Deployment"] = error
+    world.serve()
+
+    await world.settle()
+
+    status, reason, message = world.condition("Stalled")
+    assert (status, reason) == ("True", "ApplyRefused")
+    assert words in message
+    assert "Service" in [kind for _, kind, _ in world.kube.writes]
+
+
+async def test_api_server_that_is_away_is_no_news_for_the_status(world: World) -> None:
+    world.kube.refuse["Deployment"] = KubeUnavailableError(503, "ServiceUnavailable", "try later")
+    world.serve()
+
+    with pytest.raises(KubeUnavailableError):
+        await world.reconcile()
+
+    assert world.status == {}
+
+
+async def test_missing_config_map_is_told_with_the_command_that_makes_it(world: World) -> None:
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "none"})
+
+    again = await world.settle()
+
+    status, reason, message = world.condition("Planned")
+    assert (status, reason) == ("Unknown", "ModelConfigUnavailable")
+    assert "kubectl -n default create configmap none --from-file=config.json" in message
+    assert world.condition("Stalled")[0] == "False"
+    assert again == 20.0
+    assert "Deployment" not in {kind for _, kind, _ in world.kube.writes}
+
+
+async def test_config_map_that_comes_later_is_found(world: World) -> None:
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "late"})
+    await world.settle()
+
+    world.kube.put(
+        {"kind": "ConfigMap", "metadata": {"name": "late"}, "data": {"config.json": json.dumps(TINY)}}
+    )
+    await world.settle()
+
+    assert world.condition("Planned")[0] == "True"
+
+
+async def test_config_map_without_json_is_told_as_it_is(world: World) -> None:
+    world.kube.put({"kind": "ConfigMap", "metadata": {"name": "bad"}, "data": {"config.json": "{"}})
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "bad"})
+
+    await world.settle()
+
+    status, reason, message = world.condition("Planned")
+    assert (status, reason) == ("False", "InvalidModelConfig")
+    assert "ConfigMap default/bad, config.json is not JSON" in message
+
+
+async def test_volume_without_config_map_names_both_ways_out(world: World) -> None:
+    world.serve(model={"uri": "pvc://models/tiny"})
+
+    await world.settle()
+
+    status, reason, message = world.condition("Planned")
+    assert (status, reason) == ("Unknown", "ModelConfigUnavailable")
+    assert "spec.model.configMap" in message
+    assert "hf://" in message
+
+
+async def test_branch_of_the_hub_is_pinned_to_its_commit(world: World) -> None:
+    model = HubModel(repository="org/tiny", commit=COMMIT, config=TINY, weights_bytes=269_000_000)
+    world.hub.models["org/tiny", "main"] = model
+    world.hub.models["org/tiny", COMMIT] = model
+    world.serve(model={"uri": "hf://org/tiny"})
+    await world.settle()
+    first = world.revision
+
+    moved = HubModel(repository="org/tiny", commit="b" * 40, config=TINY, weights_bytes=269_000_000)
+    world.hub.models["org/tiny", "main"] = moved
+    world.start()
+    await world.settle()
+
+    assert world.revision == first
+    assert world.status["plan"]["modelRevision"] == COMMIT
+    assert COMMIT in world.engine_args
+
+
+async def test_hub_that_is_away_after_a_restart_changes_nothing(world: World) -> None:
+    model = HubModel(repository="org/tiny", commit=COMMIT, config=TINY, weights_bytes=269_000_000)
+    world.hub.models["org/tiny", "main"] = model
+    world.hub.models["org/tiny", COMMIT] = model
+    world.serve(model={"uri": "hf://org/tiny"})
+    await world.settle()
+    first = world.revision
+
+    world.hub.error = ModelHubError("HubUnavailable", "the hub did not answer", permanent=False)
+    world.start()
+    await world.settle()
+
+    assert world.revision == first
+    assert world.condition("Planned")[0] == "True"
+    assert world.condition("UpToDate")[0] == "Unknown"
+
+
+async def test_refused_edit_keeps_what_runs(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = world.revision
+    world.add_pod(make.running_pod(revision=before, ready=True))
+
+    world.serve(accelerator={"types": ["nvidia-h2000"]})
+    await world.settle()
+
+    assert world.revision == before
+    assert world.condition("Planned")[:2] == ("False", "UnknownAccelerator")
+    assert world.condition("Available")[0] == "True"
+    assert world.condition("Ready")[0] == "False"
+    assert world.condition("Stalled")[0] == "True"
+
+
+async def test_spec_that_cannot_be_read_loses_nothing(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = json.dumps(world.deployment, sort_keys=True)
+
+    world.serve(fromTheFuture={"x": 1})
+    await world.settle()
+
+    assert json.dumps(world.deployment, sort_keys=True) == before
+    status, reason, message = world.condition("Planned")
+    assert (status, reason) == ("False", "InvalidSpec")
+    assert "fromTheFuture" in message
+    assert world.status["observedGeneration"] == 2
+
+
+async def test_revision_that_cannot_be_read_is_never_rolled_over(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = json.dumps(world.deployment, sort_keys=True)
+    name = world.revision
+    world.kube.objects["ControllerRevision", name]["data"] = {"schema": 99}
+    world.kube.put(world.kube.objects["ControllerRevision", name])
+    world.start()
+
+    world.serve(workload={"context": {"max": 1024, "min": 512}})
+    await world.settle()
+
+    assert json.dumps(world.deployment, sort_keys=True) == before
+    assert world.condition("Stalled")[0] == "True"
+    assert f"ControllerRevision {name} cannot be read" in world.condition("Stalled")[2]
+
+
+async def test_fields_of_a_newer_status_are_no_obstacle(world: World) -> None:
+    world.serve()
+    await world.settle()
+    service = world.kube.objects[KIND, KEY.name]
+    service["status"] = {**service["status"], "fromTheFuture": {"x": 1}}
+    world.kube.put(service)
+
+    await world.settle()
+
+    assert world.condition("Planned")[0] == "True"
