@@ -22,7 +22,9 @@ def main() -> int:
         command = split_command(sys.argv[1:])
     except ConfigError as error:
         print(f"(Supervisor) {error}", file=sys.stderr, flush=True)
-        write_termination(termination_log, Config(service="", revision=""), Failure("Unknown", str(error), "import"))
+        write_termination(
+            termination_log, Config(service="", revision=""), Failure("Unknown", str(error), "import")
+        )
         return EXIT_FAILED
     return Supervisor(config, command, dict(os.environ), SystemClock(), termination_log=termination_log).run()
 

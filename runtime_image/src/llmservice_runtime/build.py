@@ -1,6 +1,7 @@
 """`python3 -m llmservice_runtime.build OUT.pyz`: this package as one file that any Python ≥ 3.9 runs.
 
-The same sources give the same bytes: fixed order, times and modes, no compression by a library whose version shows.
+The same sources give the same bytes: fixed order, times and modes, and no compression, whose output depends
+on the library's version.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def build(out: Path) -> None:
                 info.create_system = 3  # Unix, wherever it is built
                 info.external_attr = 0o644 << 16
                 archive.writestr(info, members[member])
-    os.chmod(name, 0o755)  # noqa: S103 - a program for everybody
-    os.replace(name, out)
+    written = Path(name)
+    written.chmod(0o755)  # a program for everybody
+    written.replace(out)
 
 
 def main() -> int:

@@ -47,10 +47,11 @@ class Config:
 def parse_config(raw: str | None) -> Config:
     """Read the JSON object of `LLMSERVICE_SUPERVISOR`.
 
-    Unknown keys are ignored: a stored pod template may carry an older supervisor than the operator that wrote it.
+    Unknown keys are ignored: a stored pod template may carry an older supervisor than its operator.
 
     Raises:
         ConfigError: when it is missing, is no JSON object, or a value has the wrong type or sign.
+
     """
     if raw is None or not raw.strip():
         raise ConfigError(
@@ -154,6 +155,7 @@ def split_command(arguments: Sequence[str]) -> list[str]:
 
     Raises:
         ConfigError: when there is no `--`, or nothing after it.
+
     """
     if "--" not in arguments or not list(arguments[arguments.index("--") + 1 :]):
         raise ConfigError(

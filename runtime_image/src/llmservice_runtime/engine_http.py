@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(\S+)")
 _RUNNING = "vllm:num_requests_running"
 _WAITING = "vllm:num_requests_waiting"
-# Any of these moving is progress: tokens made, prompts read, and, for a long prompt in pieces, tokens per step.
+# Any of these moving is progress: tokens made, prompts read and, for a long prompt in pieces, tokens a step.
 _PROGRESS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:iteration_tokens_total_sum")
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
 
@@ -45,7 +45,9 @@ def parse_load(page: str) -> Load:
             value = math.nan
         sums[match.group(1)] = sums.get(match.group(1), 0.0) + value
     tokens = [sums[name] for name in _PROGRESS if name in sums]
-    return Load(_finite(sums.get(_RUNNING)), _finite(sums.get(_WAITING)), _finite(sum(tokens)) if tokens else None)
+    return Load(
+        _finite(sums.get(_RUNNING)), _finite(sums.get(_WAITING)), _finite(sum(tokens)) if tokens else None
+    )
 
 
 def _finite(value: float | None) -> float | None:

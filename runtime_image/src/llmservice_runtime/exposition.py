@@ -28,24 +28,57 @@ def render(config: Config, snapshot: Snapshot, now_wall: float) -> str:
     }
     end = now_wall if snapshot.ready_at is None else snapshot.ready_at
     lines = [
-        *_gauge("build_info", "Constant 1; labels: versions of the supervisor and the engine.",
-                [({"version": __version__, "engine": config.engine, "engine_version": facts.version or "unknown"}, 1)]),
-        *_gauge("phase", "1 for the phase that the engine is in; label: phase.",
-                [({"phase": phase}, float(phase == snapshot.phase)) for phase in _PHASES]),
-        *_gauge("engine_healthy", "1 while the engine's /health answers 200.", [({}, float(snapshot.healthy))]),
-        *_gauge("engine_hung", "1 while requests run and no token comes.", [({}, float(snapshot.hung is not None))]),
-        *_gauge("start_seconds", "Seconds from the engine's start to ready, or until now.",
-                [({}, max(0.0, end - snapshot.started_at))]),
-        *_gauge("start_step_seconds", "Seconds in each step of the start; label: step.",
-                [({"step": name}, seconds) for name, seconds in snapshot.steps]),
+        *_gauge(
+            "build_info",
+            "Constant 1; labels: versions of the supervisor and the engine.",
+            [
+                (
+                    {
+                        "version": __version__,
+                        "engine": config.engine,
+                        "engine_version": facts.version or "unknown",
+                    },
+                    1,
+                )
+            ],
+        ),
+        *_gauge(
+            "phase",
+            "1 for the phase that the engine is in; label: phase.",
+            [({"phase": phase}, float(phase == snapshot.phase)) for phase in _PHASES],
+        ),
+        *_gauge(
+            "engine_healthy", "1 while the engine's /health answers 200.", [({}, float(snapshot.healthy))]
+        ),
+        *_gauge(
+            "engine_hung",
+            "1 while requests run and no token comes.",
+            [({}, float(snapshot.hung is not None))],
+        ),
+        *_gauge(
+            "start_seconds",
+            "Seconds from the engine's start to ready, or until now.",
+            [({}, max(0.0, end - snapshot.started_at))],
+        ),
+        *_gauge(
+            "start_step_seconds",
+            "Seconds in each step of the start; label: step.",
+            [({"step": name}, seconds) for name, seconds in snapshot.steps],
+        ),
         *_gauge("weights_total_bytes", "Bytes of weights to load.", [({}, snapshot.weights.total_bytes)]),
         *_gauge("weights_loaded_bytes", "Bytes of weights loaded.", [({}, snapshot.weights.loaded_bytes)]),
-        *_gauge("engine_memory_bytes", "What the engine said of its memory per device; label: term.",
-                [({"term": term}, value) for term, value in memory.items()]),
+        *_gauge(
+            "engine_memory_bytes",
+            "What the engine said of its memory per device; label: term.",
+            [({"term": term}, value) for term, value in memory.items()],
+        ),
         *_gauge("kv_cache_tokens", "Tokens that the engine's KV cache holds.", [({}, facts.kv_cache_tokens)]),
         *_gauge("max_model_len", "The engine's longest request in tokens.", [({}, facts.max_model_len)]),
-        *_gauge("failure", "1 with the class of the failure; label: class.",
-                [({"class": snapshot.failure.failure_class}, 1)] if snapshot.failure is not None else []),
+        *_gauge(
+            "failure",
+            "1 with the class of the failure; label: class.",
+            [({"class": snapshot.failure.failure_class}, 1)] if snapshot.failure is not None else [],
+        ),
         "# HELP llmservice_runtime_log_lines_total Lines of the engine's log passed through.",
         "# TYPE llmservice_runtime_log_lines_total counter",
         f"llmservice_runtime_log_lines_total {snapshot.lines}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class HangDetector:
-    """Hung: requests run, and for `hang_seconds` no token was made or read; or /health gave no answer for as long.
+    """Hung: requests run and for `hang_seconds` no token was made or read; or /health was silent for as long.
 
     A reading that could not be taken says nothing about progress, so it neither starts nor ends a hang.
     """

@@ -1,4 +1,4 @@
-"""Which Python can import the engine. Images differ: a venv in /opt, the distribution's own, a second version."""
+"""Which Python can import the engine. Images differ: a venv in /opt, the distribution's own, a second one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from typing import Iterable, Mapping, Sequence
 _PYTHON = re.compile(r"^python(?:3(?:\.\d+)?)?$")
 _CHECK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else 1)"
 _CHECK_TIMEOUT_SECONDS = 60.0
-_WELL_KNOWN = ("/opt/venv/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
+_WELL_KNOWN = (
+    "/opt/venv/bin/python3",
+    "/usr/local/bin/python3",
+    "/usr/bin/python3",
+    "/opt/conda/bin/python3",
+)
 
 
 class EngineNotFoundError(Exception):
@@ -26,11 +31,14 @@ def resolve(command: Sequence[str], module: str, environment: Mapping[str, str])
 
     Raises:
         EngineNotFoundError: when none can, or the named program does not exist.
+
     """
     program = command[0]
     if not _PYTHON.match(program):
         if shutil.which(program, path=environment.get("PATH")) is None:
-            raise EngineNotFoundError(f"the engine's command starts with {program!r}, which this image does not have")
+            raise EngineNotFoundError(
+                f"the engine's command starts with {program!r}, which this image does not have"
+            )
         return list(command)
     tried = []
     for candidate in candidates(program, environment):
@@ -38,13 +46,13 @@ def resolve(command: Sequence[str], module: str, environment: Mapping[str, str])
             return [candidate, *command[1:]]
         tried.append(candidate)
     raise EngineNotFoundError(
-        f"no Python of this image can import {module!r} (tried {', '.join(tried) or 'none: no Python found'}); "
+        f"no Python of this image can import {module!r} (tried {', '.join(tried) or 'none: there is none'}); "
         "set spec.engine.image to an image with the engine, or spec.engine.command to its program"
     )
 
 
 def candidates(program: str, environment: Mapping[str, str]) -> list[str]:
-    """Interpreters to try, in order, each once: the named one, our own, other names on PATH, well-known places."""
+    """Interpreters to try, in order, each once: the named one, our own, others on PATH, well-known places."""
     path = environment.get("PATH")
     found = [
         shutil.which(program, path=path),
@@ -72,5 +80,5 @@ def can_import(interpreter: str, module: str) -> bool:
 
 
 def _existing_once(paths: Iterable[str]) -> list[str]:
-    """Paths are compared as written: a venv's python is a link to another one, but not the same interpreter."""
+    """Paths are compared as written: a venv's python links to another one and is not the same interpreter."""
     return [path for path in dict.fromkeys(paths) if os.access(path, os.X_OK)]

@@ -8,8 +8,8 @@ MAX_LINE_BYTES = 16 * 1024
 class LineSplitter:
     r"""Collects chunks into lines, ended by `\n` or by the `\r` of a progress bar.
 
-    A line longer than `MAX_LINE_BYTES` is given once, cut there, and its rest is dropped, so memory is bounded
-    whatever the engine prints. Invalid UTF-8 becomes replacement characters.
+    A line longer than `MAX_LINE_BYTES` is given once, cut there, and its rest is dropped, so that memory is
+    bounded whatever the engine prints. Invalid UTF-8 becomes replacement characters.
     """
 
     def __init__(self) -> None:
@@ -28,6 +28,9 @@ class LineSplitter:
             lines.append(_text(bytes(self._held[:MAX_LINE_BYTES])))
             self._held.clear()
             self._dropping = True
+        if chunk[:1] == b"\r" and self._held:
+            # A progress bar's text ends with the next one, which may be minutes away: it is given as it stands.
+            lines.append(_text(bytes(self._held)))
         return lines
 
     def close(self) -> list[str]:

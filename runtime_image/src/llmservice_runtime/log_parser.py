@@ -1,9 +1,9 @@
 """One line of an engine's log → what it says, as data. Pure and table driven.
 
 The texts are those of vLLM 0.19 to 0.33 (`v1/worker/gpu_worker.py`, `v1/worker/cpu_worker.py`,
-`v1/worker/gpu/model_runner.py`, `v1/worker/gpu_model_runner.py`, `v1/core/kv_cache_utils.py`, `v1/engine/core.py`,
-`compilation/monitor.py`). A line of another version that reads alike is read alike; `version_known` says whether
-the version is one that the table was checked with.
+`v1/worker/gpu/model_runner.py`, `v1/worker/gpu_model_runner.py`, `v1/core/kv_cache_utils.py`,
+`v1/engine/core.py`, `compilation/monitor.py`). A line of another version that reads alike is read alike;
+`version_known` says whether the version is one that the table was checked with.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NEWEST_KNOWN = (0, 33)
 # "(EngineCore pid=12) INFO 11-29 23:00:00 [core.py:273] " and, for lines that another library printed,
 # "(EngineCore pid=12) " alone. VLLM_LOGGING_PREFIX and a worker's rank may stand in front.
 _PREFIX = re.compile(
-    r"^(?:.{0,64}?\((?P<process>[A-Za-z_][\w ]*?) pid=\d+\)\s?)?"
-    r"(?:(?:\[[^\]]{1,40}\] )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? "
-    r"\[[^\]]*\] ?)?"
+    r"^(?:.{0,64}?\((?P<process>[A-Za-z_][\w -]*?) pid=\d+\)\s?)?"
+    r"(?:(?:\[[^\]]{1,40}\] )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
+    r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]*\] ?)?"
 )
 
 
@@ -133,15 +133,30 @@ RULES: tuple[Rule, ...] = (
     _rule("version", r"(?:API server version|█.*\bversion) v?(\d+\.\d+\S*)", _version),
     _rule("Initializing a V1", r"Initializing a V1 LLM engine \(v?(\d+\.\d+[^)]*)\)", _version),
     _rule("max model len", r"Using max model len ([\d,]+)", _numbers("max_model_len")),
-    _rule("Auto-fit max_model_len", r"Auto-fit max_model_len: reduced from [\d,]+ to ([\d,]+)",
-          _numbers("max_model_len")),
-    _rule("Auto-fit max_model_len", r"Auto-fit max_model_len: full model context length ([\d,]+) fits",
-          _numbers("max_model_len")),
+    _rule(
+        "Auto-fit max_model_len",
+        r"Auto-fit max_model_len: reduced from [\d,]+ to ([\d,]+)",
+        _numbers("max_model_len"),
+    ),
+    _rule(
+        "Auto-fit max_model_len",
+        r"Auto-fit max_model_len: full model context length ([\d,]+) fits",
+        _numbers("max_model_len"),
+    ),
     _rule("Starting to load model", r"Starting to load model ", step="load"),
-    _rule("oading", r"(?:Loading \S+ checkpoint shards|Multi-thread loading shards):.*\| (\d+)/(\d+) \[", _shards),
+    _rule(
+        "oading",
+        r"(?:Loading \S+ checkpoint shards|Multi-thread loading shards):.*\| (\d+)/(\d+) \[",
+        _shards,
+    ),
+    _rule("Checkpoint size", rf"Checkpoint size: {_N} GiB", _gib("checkpoint")),
     _rule("Loading weights took", rf"Loading weights took {_N} seconds", _numbers("load_seconds")),
-    _rule("Model loading took", rf"Model loading took {_N} GiB(?: memory)? and {_N} seconds", _gib("weights"),
-          step="profile"),
+    _rule(
+        "Model loading took",
+        rf"Model loading took {_N} GiB(?: memory)? and {_N} seconds",
+        _gib("weights"),
+        step="profile",
+    ),
     _rule("torch.compile", r"Using cache directory: .* for vLLM's torch\.compile", step="compile"),
     _rule("Dynamo bytecode", r"Dynamo bytecode transform time", step="compile"),
     _rule("Warming up model", r"Warming up model for the compilation", step="compile"),
@@ -150,27 +165,61 @@ RULES: tuple[Rule, ...] = (
     _rule("Estimated CUDA graph", rf"Estimated CUDA graph memory: {_N} GiB", _gib("cuda_graph_estimate")),
     _rule("requested memory", rf"worker requested memory: {_N} ?GiB", _gib("requested")),
     _rule("Available KV cache", rf"Available KV cache memory: {_N} GiB", _gib("kv_cache"), step="warmup"),
-    _rule("reserved", rf"Initial free memory {_N} GiB, reserved {_N} GiB memory for KV Cache",
-          _gib("free", "kv_cache"), step="warmup"),
-    _rule("Explicitly set", rf"Explicitly set \({_N}/{_N}\) GiB for KV cache", _gib("kv_cache", "total"),
-          step="warmup"),
-    _rule("Auto set", rf"Auto set \({_N}/{_N}\) GiB for KV cache on node \d+, with {_N} GiB requested memory",
-          _gib("kv_cache", "total", "requested"), step="warmup"),
-    _rule("KV cache size", r"KV cache size: ([\d,]+) tokens"
-          rf"(?:, Maximum concurrency for ([\d,]+) tokens per request: {_N}x)?",
-          _numbers("kv_tokens", "max_model_len", "max_concurrency"), step="warmup"),
-    _rule("Maximum concurrency", rf"^Maximum concurrency for ([\d,]+) tokens per request: {_N}x",
-          _numbers("max_model_len", "max_concurrency")),
+    _rule(
+        "reserved",
+        rf"Initial free memory {_N} GiB, reserved {_N} GiB memory for KV Cache",
+        _gib("free", "kv_cache"),
+        step="warmup",
+    ),
+    _rule(
+        "Explicitly set",
+        rf"Explicitly set \({_N}/{_N}\) GiB for KV cache",
+        _gib("kv_cache", "total"),
+        step="warmup",
+    ),
+    _rule(
+        "Auto set",
+        rf"Auto set \({_N}/{_N}\) GiB for KV cache on node \d+, with {_N} GiB requested memory",
+        _gib("kv_cache", "total", "requested"),
+        step="warmup",
+    ),
+    _rule(
+        "KV cache size",
+        r"KV cache size: ([\d,]+) tokens"
+        rf"(?:, Maximum concurrency for ([\d,]+) tokens per request: {_N}x)?",
+        _numbers("kv_tokens", "max_model_len", "max_concurrency"),
+        step="warmup",
+    ),
+    _rule(
+        "Maximum concurrency",
+        rf"^Maximum concurrency for ([\d,]+) tokens per request: {_N}x",
+        _numbers("max_model_len", "max_concurrency"),
+    ),
     _rule("Capturing", r"Capturing (?:\w+ )*CUDA graphs", step="capture"),
     _rule("Capturing", r"Capturing the model for CUDA graphs|Capturing cudagraphs for", step="capture"),
-    _rule("Graph capturing finished", rf"Graph capturing finished in [\d.]+ secs?, took {_N} GiB",
-          _gib("cuda_graph"), step="warmup"),
-    _rule("CUDA graph pool", rf"CUDA graph pool memory: {_N} GiB \(actual\), {_N} GiB \(estimated\)",
-          _gib("cuda_graph", "cuda_graph_estimate")),
-    _rule("Free memory on device", _SUMMARY + rf"weight, {_N} GiB for peak activation, {_N} GiB for non-torch memory, "
-          rf"and {_SUMMARY_END}", _summary_old),
-    _rule("Free memory on device", _SUMMARY + rf"consumed memory \(weights \+ non-torch\), {_N} GiB for peak "
-          rf"activation, and {_SUMMARY_END}", _summary_new),
+    _rule(
+        "Graph capturing finished",
+        rf"Graph capturing finished in [\d.]+ secs?, took {_N} GiB",
+        _gib("cuda_graph"),
+        step="warmup",
+    ),
+    _rule(
+        "CUDA graph pool",
+        rf"CUDA graph pool memory: {_N} GiB \(actual\), {_N} GiB \(estimated\)",
+        _gib("cuda_graph", "cuda_graph_estimate"),
+    ),
+    _rule(
+        "Free memory on device",
+        _SUMMARY + rf"weight, {_N} GiB for peak activation, {_N} GiB for non-torch memory, "
+        rf"and {_SUMMARY_END}",
+        _summary_old,
+    ),
+    _rule(
+        "Free memory on device",
+        _SUMMARY + rf"consumed memory \(weights \+ non-torch\), {_N} GiB for peak "
+        rf"activation, and {_SUMMARY_END}",
+        _summary_new,
+    ),
     _rule("init engine", r"init engine \(.*\) took ", step="warmup"),
     _rule("Starting vLLM", r"Starting vLLM (?:API )?server(?: \d+)? on http", step="warmup", serving=True),
     _rule("Application startup complete", r"Application startup complete", step="warmup", serving=True),

@@ -14,8 +14,9 @@ _CHUNK_BYTES = 64 * 1024
 class LogPump(threading.Thread):
     """Copies `source` to `target` as it comes and gives each line to `on_line` afterwards.
 
-    The copy comes first, so reading along adds no delay. Writing blocks when the target does, as it would without us:
-    nothing piles up here. When the target is gone the stream is read on, since an engine must not die of its log.
+    The copy comes first, so reading along adds no delay. Writing blocks when the target does, as it would
+    without us: nothing piles up here. When the target is gone the stream is read on, since an engine must
+    not die of its log.
     """
 
     def __init__(self, source: int, target: int, on_line: Callable[[str], None]) -> None:

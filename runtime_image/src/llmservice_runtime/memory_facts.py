@@ -8,7 +8,6 @@ from typing import Callable, Mapping
 from llmservice_runtime.log_parser import GIB, Observation
 
 
-
 @dataclass(frozen=True)
 class EngineFacts:
     """What the engine said of itself so far; sizes in bytes, per device. None: not said (yet)."""
@@ -26,6 +25,7 @@ class EngineFacts:
     kv_cache_tokens: int | None = None
     max_concurrency: float | None = None
     max_model_len: int | None = None
+    checkpoint_bytes: int | None = None
     shard_fraction: float | None = None
     weights_loaded: bool = False
 
@@ -41,6 +41,8 @@ _LAST: dict[str, str] = {
     "cuda_graph_estimate": "cuda_graph_estimate_bytes",
     "max_concurrency": "max_concurrency",
     "max_model_len": "max_model_len",
+    "checkpoint": "checkpoint_bytes",
+    "shard_fraction": "shard_fraction",
 }
 _EXTREME: dict[str, tuple[str, Callable[[float, float], float]]] = {
     "weights": ("weights_bytes", max),
@@ -55,8 +57,6 @@ def fold(facts: EngineFacts, observation: Observation) -> EngineFacts:
     for name, value in observation.values.items():
         if name == "version":
             changes["version"] = value
-        elif name == "shard_fraction":
-            changes["shard_fraction"] = value
         elif name == "load_seconds":
             changes["weights_loaded"] = True
         elif name in _LAST:

@@ -85,7 +85,8 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        # One socket for both families where there is IPv6, so that the kubelet of either kind of cluster gets in.
+        # One socket for both families where there is IPv6, so that the kubelet of either kind of cluster
+        # gets in.
         self.address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
         super().__init__(("::" if self.address_family == socket.AF_INET6 else "", port), handler)
 
@@ -103,6 +104,7 @@ def serve(port: int, pages: Pages) -> int:
 
     Raises:
         OSError: when the port cannot be bound.
+
     """
 
     class Handler(BaseHTTPRequestHandler):

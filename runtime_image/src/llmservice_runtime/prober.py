@@ -33,7 +33,8 @@ class Prober(threading.Thread):
     ) -> None:
         super().__init__(daemon=True, name="prober")
         self._client, self._state, self._clock = client, state, clock
-        # A hang is seen with an error of a tenth of its limit; reading the page more often costs and tells no more.
+        # A hang is seen with an error of a tenth of its limit; reading the page more often costs and tells
+        # no more.
         self._load_seconds = min(_LOAD_MAX_SECONDS, max(_SERVING_SECONDS, hang_seconds / 10))
         self._on_health, self._on_load = on_health, on_load
         self._look_now = threading.Event()

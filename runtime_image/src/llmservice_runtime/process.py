@@ -1,7 +1,7 @@
 """The engine's process and everything it starts: spawned apart, signalled, reaped, and never left behind.
 
-As the first process of a container nobody else reaps. Elsewhere the same holds by PR_SET_CHILD_SUBREAPER: what the
-engine's workers leave behind becomes our child (prctl(2), Linux 3.4).
+As the first process of a container nobody else reaps. Elsewhere the same holds by PR_SET_CHILD_SUBREAPER:
+what the engine's workers leave behind becomes our child (prctl(2), Linux 3.4).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, Iterable, Mapping, Sequence
 
 _PR_SET_PDEATHSIG = 1
@@ -48,6 +49,7 @@ class EngineProcess:
 
         Raises:
             OSError: when the program cannot be run.
+
         """
         prctl = _load_prctl()
         if prctl is not None:
@@ -81,7 +83,7 @@ class EngineProcess:
             os.kill(self.pid, number)
 
     def reap(self) -> bool:
-        """Collect every child that ended, ours or inherited; True when the engine's main process is among them."""
+        """Collect every child that ended, ours or inherited; True when the engine is among them."""
         ended = False
         while True:
             try:
@@ -99,11 +101,13 @@ class EngineProcess:
         """SIGKILL to the engine and everything below us."""
         _signal(descendants(os.getpid()), signal.SIGKILL)
 
-    def end_rest(self, *, wait: Callable[[float], None], grace_seconds: float, now: Callable[[], float]) -> None:
+    def end_rest(
+        self, *, wait: Callable[[float], None], grace_seconds: float, now: Callable[[], float]
+    ) -> None:
         """After the main process ended: end what it left running, politely, then not.
 
-        A worker that outlives the engine keeps the accelerator's memory. `wait` returns when a signal came (SIGCHLD)
-        or the time is over.
+        A worker that outlives the engine keeps the accelerator's memory. `wait` returns when a signal came
+        (SIGCHLD) or the time is over.
         """
         for number, patience in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, grace_seconds)):
             _signal(descendants(os.getpid()), number)
@@ -129,7 +133,7 @@ def _signal(pids: Iterable[int], number: int) -> None:
 def descendants(root: int) -> list[int]:
     """Process ids below `root`, zombies included, from /proc."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc"):  # noqa: PTH208 - hundreds of names, once a second: no objects for them
         if name.isdigit():
             parent = _parent(name)
             if parent is not None:
@@ -145,8 +149,7 @@ def descendants(root: int) -> list[int]:
 
 def _parent(pid: str) -> int | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     # "pid (name) state ppid …": the name may hold spaces and parentheses
@@ -158,22 +161,21 @@ def storage_read_bytes(root: int) -> int:
     total = 0
     for pid in [root, *descendants(root)]:
         try:
-            with open(f"/proc/{pid}/io", encoding="ascii") as file:
-                total += sum(int(line.split()[1]) for line in file if line.startswith("read_bytes:"))
+            lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
         except (OSError, ValueError, IndexError):
             continue
     return total
 
 
 def kernel_oom_kills(paths: Sequence[str]) -> int | None:
-    """How many processes of this container the kernel has killed for memory (cgroup v2 or v1); None: cannot be read."""
+    """Processes of this container that the kernel killed for memory (cgroup v2 or v1); None: unreadable."""
     for path in paths:
         try:
-            with open(path, encoding="ascii") as file:
-                for line in file:
-                    name, _, value = line.partition(" ")
-                    if name == "oom_kill":
-                        return int(value)
+            for line in Path(path).read_text(encoding="ascii").splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
         except (OSError, ValueError):
             continue
     return None

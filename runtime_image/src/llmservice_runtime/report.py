@@ -81,7 +81,8 @@ def termination_message(service: str, revision: str, failure: Failure) -> bytes:
     message = failure.message
     while len(encoded) > MAX_TERMINATION_BYTES and message:
         over = len(encoded) - MAX_TERMINATION_BYTES
-        # a character takes at most 4 bytes, an escape up to 6: cutting a sixth of the excess cannot cut too much
+        # a character takes at most 4 bytes, an escape up to 6: cutting a sixth of the excess cannot cut too
+        # much
         message = message[: max(0, len(message) - max(1, over // 6))]
         encoded = _encode({**fields, "message": message + _CUT})
     return encoded

@@ -32,7 +32,7 @@ class StartupTimer:
 
     def enter(self, step: str, now: float) -> None:
         """Begin `step`; what was under way ends. Entering the current step again changes nothing."""
-        if step == self._step or self._step == SERVING:
+        if self._step in (step, SERVING):
             return
         self._seconds[self._step] += now - self._entered
         self._seconds.setdefault(step, 0.0)
@@ -46,7 +46,7 @@ class StartupTimer:
         return [(name, value) for name, value in seconds.items() if name != SERVING]
 
 
-def next_step(current: str, announced: str, *, kv_sized: bool) -> str:
+def next_step(announced: str, *, kv_sized: bool) -> str:
     """The step that a line announces, given where the start is.
 
     Graphs captured before the KV cache is sized are vLLM's estimate of their memory, part of the profile
@@ -60,8 +60,8 @@ def next_step(current: str, announced: str, *, kv_sized: bool) -> str:
 class WeightsTracker:
     """Joins what the engine prints (shards done) with what its processes read from storage.
 
-    A mapped file is read without a line of log, and a cached one without a read from storage: the larger of the
-    two is nearer the truth.
+    A mapped file is read without a line of log, and a cached one without a read from storage: the larger of
+    the two is nearer the truth.
     """
 
     def __init__(self, total_bytes: int | None) -> None:
@@ -72,8 +72,13 @@ class WeightsTracker:
         self._seconds: float | None = None
         self._done = False
 
+    def total_known(self, total_bytes: int) -> None:
+        """The engine said how large the checkpoint is; an exact size known before stays."""
+        if self._total is None:
+            self._total = total_bytes
+
     def begin(self, now: float, read_bytes: int) -> None:
-        """The engine begins to load; `read_bytes` is what its processes had read before. Only the first call counts."""
+        """Loading begins; `read_bytes` is what the engine had read before. Only the first call counts."""
         if self._began is None:
             self._began, self._read_at_begin = now, read_bytes
 

@@ -41,7 +41,7 @@ class Snapshot:
 
 
 class EngineState:
-    """Written by the log pumps, the prober and the main loop; read by the pages. Every method takes the lock itself."""
+    """Written by the log pumps, the prober and the main loop; read by the pages. Methods lock themselves."""
 
     def __init__(self, config: Config, clock: Clock, weights_total_bytes: int | None) -> None:
         self._clock = clock
@@ -71,7 +71,7 @@ class EngineState:
             self._lines += 1
             if observation is not None:
                 self._observe(observation)
-            evidence = find_evidence(line, stage=self._timer.step)
+            evidence = find_evidence(line)
             if evidence is not None and len(self._evidence) < _MAX_EVIDENCE:
                 self._evidence.append(evidence)
             if is_error_line(line):
@@ -80,9 +80,11 @@ class EngineState:
     def _observe(self, observation: Observation) -> None:
         now = self._clock.monotonic()
         self._facts = fold(self._facts, observation)
+        if self._facts.checkpoint_bytes is not None:
+            self._weights.total_known(self._facts.checkpoint_bytes)
         if observation.step is not None:
             sized = self._facts.kv_cache_bytes is not None or self._facts.kv_cache_tokens is not None
-            self._timer.enter(next_step(self._timer.step, observation.step, kv_sized=sized), now)
+            self._timer.enter(next_step(observation.step, kv_sized=sized), now)
         if self._facts.weights_loaded or self._timer.step not in {"import", "load"}:
             self._weights.finish(now)
         if observation.serving_soon:
@@ -165,9 +167,11 @@ class EngineState:
         return self._serving_soon
 
     def wait_started(self, timeout_seconds: float) -> bool:
-        """Whether the start is over for the startup probe: ready once, or held. Waits for a change that long."""
+        """Whether the start is over for the startup probe: ready once, or held. Waits that long for it."""
         with self._changed:
-            self._changed.wait_for(lambda: self._was_ready or self._phase in (DRAINING, FAILED), timeout_seconds)
+            self._changed.wait_for(
+                lambda: self._was_ready or self._phase in (DRAINING, FAILED), timeout_seconds
+            )
             return self._was_ready or self._holding
 
     def snapshot(self) -> Snapshot:

@@ -19,8 +19,8 @@ from llmservice_runtime.interpreters import EngineNotFoundError, resolve
 from llmservice_runtime.log_pump import LogPump
 from llmservice_runtime.memory_facts import gib
 from llmservice_runtime.pages import Pages, serve
-from llmservice_runtime.process import OOM_KILL_FILES, EngineProcess, kernel_oom_kills
 from llmservice_runtime.prober import Prober
+from llmservice_runtime.process import OOM_KILL_FILES, EngineProcess, kernel_oom_kills
 from llmservice_runtime.redact import redact, secret_values
 from llmservice_runtime.report import termination_message
 from llmservice_runtime.signals import FORWARDED_SIGNALS, STOP_SIGNALS, Wakeup
@@ -46,7 +46,12 @@ class Supervisor:
         termination_log: Path,
         module: str = "vllm",
     ) -> None:
-        self._config, self._command, self._environment, self._clock = config, list(command), environment, clock
+        self._config, self._command, self._environment, self._clock = (
+            config,
+            list(command),
+            environment,
+            clock,
+        )
         self._termination_log, self._module = termination_log, module
         self._secrets = secret_values(command, environment)
         self._wakeup = Wakeup()
@@ -89,7 +94,7 @@ class Supervisor:
     # --- while it runs
 
     def _supervise(self, engine: EngineProcess, client: EngineClient) -> int:
-        pumps = [LogPump(fd, target, self._take_line) for fd, target in zip(engine.output, (1, 2))]
+        pumps = [LogPump(fd, target, self._take_line) for fd, target in zip(engine.output, (1, 2))]  # noqa: B905 - Python 3.9 has no strict
         self._prober = Prober(
             client,
             self._state,
@@ -116,7 +121,7 @@ class Supervisor:
             self._stop(engine)
 
     def _stop(self, engine: EngineProcess) -> None:
-        """Asked to stop. Asked again, nothing changes: a restarted kubelet asks twice, and streams still run."""
+        """Asked to stop. Asked again, nothing changes: a restarted kubelet asks twice while streams run."""
         if self._drain is not None or self._stop_note is not None or self._start_timeout is not None:
             return
         was = self._state.phase
@@ -129,10 +134,14 @@ class Supervisor:
                     minimum_seconds=self._config.drain_minimum_seconds,
                     timeout_seconds=self._config.drain_timeout_seconds,
                 )
-            self._say("asked to stop: not ready from now on, the engine serves on until nothing runs or waits")
+            self._say(
+                "asked to stop: not ready from now on, the engine serves on until nothing runs or waits"
+            )
             self._prober.look_now()
         else:
-            self._terminate(engine, now, "asked to stop before it served" if was == STARTING else "asked to stop")
+            self._terminate(
+                engine, now, "asked to stop before it served" if was == STARTING else "asked to stop"
+            )
 
     def _step(self, engine: EngineProcess) -> float:
         """Decide what is due now; gives the seconds until something else may be."""
@@ -168,7 +177,7 @@ class Supervisor:
         return self._config.stop_grace_seconds
 
     def _terminate(self, engine: EngineProcess, now: float, note: str) -> None:
-        """SIGTERM; what is left of the drain's time, but never less than the grace, is the engine's to end in."""
+        """SIGTERM; the engine has the rest of the drain's time to end in, but never less than the grace."""
         self._stop_note = note
         self._say(f"the engine is told to stop: {note}")
         grace = now + self._config.stop_grace_seconds
@@ -214,7 +223,9 @@ class Supervisor:
             and self._config.memory_failure_hold_seconds > 0
             and self._stop_note is None
         )
-        code = engine.status.exit_code if engine.status is not None and engine.status.exit_code else EXIT_FAILED
+        code = (
+            engine.status.exit_code if engine.status is not None and engine.status.exit_code else EXIT_FAILED
+        )
         self._state.fail(failure, holding=hold)
         if hold:
             self._write_termination(failure)
@@ -238,7 +249,9 @@ class Supervisor:
             evidence,
             last_error,
         )
-        message = self._stop_note if failure.failure_class == "Stopped" and self._stop_note else failure.message
+        message = (
+            self._stop_note if failure.failure_class == "Stopped" and self._stop_note else failure.message
+        )
         return _with_message(failure, redact(message, self._secrets))
 
     def _kernel_kills(self) -> int | None:
@@ -289,8 +302,8 @@ class Supervisor:
         rate = f" at {gib(weights.bytes_per_second)}/s" if weights.bytes_per_second else ""
         steps = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in now.steps)
         return (
-            f"not ready within the start budget of {self._config.start_budget_seconds:g} s: in step {now.step} "
-            f"({steps}); weights {gib(weights.loaded_bytes)} of {total}{rate}"
+            f"not ready within the start budget of {self._config.start_budget_seconds:g} s: "
+            f"in step {now.step} ({steps}); weights {gib(weights.loaded_bytes)} of {total}{rate}"
         )
 
     def _say(self, text: str) -> None:
@@ -298,11 +311,15 @@ class Supervisor:
 
 
 def write_termination(path: Path, config: Config, failure: Failure) -> None:
-    """The termination message, where the kubelet reads it; a path that cannot be written is no reason to fail."""
+    """The termination message, where the kubelet reads it; not being able to write it is no failure."""
     try:
         path.write_bytes(termination_message(config.service, config.revision, failure))
     except OSError as error:
-        print(f"(Supervisor) the termination message cannot be written to {path}: {error}", file=sys.stderr, flush=True)
+        print(
+            f"(Supervisor) the termination message cannot be written to {path}: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _with_message(failure: Failure, message: str) -> Failure:

@@ -55,7 +55,9 @@ class Api:
         if path == "/load":
             return json_response({"server_load": 0})
         if path == "/v1/models":
-            return json_response({"object": "list", "data": [self._card(name) for name in self._arguments.served_names]})
+            return json_response(
+                {"object": "list", "data": [self._card(name) for name in self._arguments.served_names]}
+            )
         if path == "/metrics":
             return self._metrics_page()
         return json_response({"detail": "Not Found"}, HTTPStatus.NOT_FOUND)
@@ -133,7 +135,11 @@ class Api:
             return _error(f"The model `{name}` does not exist.", HTTPStatus.NOT_FOUND, "NotFoundError")
         prompt_tokens = _prompt_tokens(body, chat=chat)
         room = self._model.max_model_len - prompt_tokens
-        asked = body.get("max_completion_tokens") or body.get("max_tokens") or (room if chat else _COMPLETION_DEFAULT_TOKENS)
+        asked = (
+            body.get("max_completion_tokens")
+            or body.get("max_tokens")
+            or (room if chat else _COMPLETION_DEFAULT_TOKENS)
+        )
         if room < 1 or asked > room:
             return _error(
                 f"This model's maximum context length is {self._model.max_model_len} tokens. However, you requested "
@@ -143,13 +149,19 @@ class Api:
             )
         limit = self._arguments.max_num_queued_reqs
         if limit is not None and self._engine.waiting >= limit:
-            return _error("The server's queue is full.", HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableError")
+            return _error(
+                "The server's queue is full.", HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableError"
+            )
         words = self._words()
         stop_after = None if body.get("ignore_eos") or body.get("min_tokens", 0) > len(words) else len(words)
         try:
-            request = self._engine.submit(prompt_tokens=prompt_tokens, max_tokens=asked, stop_after=stop_after)
+            request = self._engine.submit(
+                prompt_tokens=prompt_tokens, max_tokens=asked, stop_after=stop_after
+            )
         except EngineDeadError:
-            return _error("EngineCore encountered an issue.", HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError")
+            return _error(
+                "EngineCore encountered an issue.", HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError"
+            )
         shape = _Shape(name, chat=chat)
         if body.get("stream"):
             usage = bool((body.get("stream_options") or {}).get("include_usage"))
@@ -161,14 +173,18 @@ class Api:
         first, *rest = self._parameters.answer.split()
         return [first, *(f" {word}" for word in rest)]
 
-    async def _whole(self, http: HttpRequest, request: Request, shape: _Shape, words: list[str]) -> HttpResponse:
+    async def _whole(
+        self, http: HttpRequest, request: Request, shape: _Shape, words: list[str]
+    ) -> HttpResponse:
         text = []
         async for index in self._engine.tokens(request):
             text.append(words[index % len(words)])
             if http.gone():
                 self._engine.abort(request)
         if request.finish_reason == "error":
-            return _error("EngineCore encountered an issue.", HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError")
+            return _error(
+                "EngineCore encountered an issue.", HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError"
+            )
         return json_response(shape.whole("".join(text), request))
 
     async def _stream(
@@ -234,7 +250,9 @@ def _event(value: object) -> bytes:
 
 
 def _error(message: str, status: int, kind: str = "BadRequestError") -> HttpResponse:
-    return json_response({"error": {"message": message, "type": kind, "param": None, "code": int(status)}}, status)
+    return json_response(
+        {"error": {"message": message, "type": kind, "param": None, "code": int(status)}}, status
+    )
 
 
 def _prompt_tokens(body: dict[str, Any], *, chat: bool) -> int:

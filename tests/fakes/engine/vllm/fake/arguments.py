@@ -60,7 +60,9 @@ def parse(words: Sequence[str]) -> Arguments:
         disable_log_stats=bool(found.disable_log_stats),
         enable_mfu_metrics=bool(found.enable_mfu_metrics),
         enable_prefix_caching=found.enable_prefix_caching is not False,
-        non_default={name: value for name, value in values.items() if value is not None and name != "api_key"},
+        non_default={
+            name: value for name, value in values.items() if value is not None and name != "api_key"
+        },
     )
 
 

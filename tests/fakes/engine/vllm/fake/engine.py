@@ -50,7 +50,13 @@ class Engine:
     """Admits while a slot and KV room are free, first come first served; makes one token a step for each running."""
 
     def __init__(
-        self, parameters: Parameters, faults: Faults, metrics: Metrics, *, max_num_seqs: int, kv_cache_tokens: int
+        self,
+        parameters: Parameters,
+        faults: Faults,
+        metrics: Metrics,
+        *,
+        max_num_seqs: int,
+        kv_cache_tokens: int,
     ) -> None:
         self._parameters, self._metrics = parameters, metrics
         self.faults = faults
@@ -79,6 +85,7 @@ class Engine:
 
         Raises:
             EngineDeadError: when the core is dead or is ending.
+
         """
         if self.dead or self.rejecting:
             raise EngineDeadError
@@ -145,7 +152,9 @@ class Engine:
         decoding = sum(request.prefilled for request in self.running)
         now = time.monotonic()
         due = [
-            request.scheduled + self._prefill_seconds(request) - now for request in self.running if not request.prefilled
+            request.scheduled + self._prefill_seconds(request) - now
+            for request in self.running
+            if not request.prefilled
         ]
         if decoding:
             due.append(self._parameters.tpot_seconds + self._parameters.tpot_seconds_per_running * decoding)
@@ -187,7 +196,9 @@ class Engine:
         self._metrics.counters["generation_tokens"] += made
         self._metrics.observe("iteration_tokens_total", made + computed)
         self._metrics.counters["estimated_read_bytes_per_gpu"] += self._parameters.read_bytes_per_step
-        self._metrics.counters["estimated_flops_per_gpu"] += self._parameters.flops_per_token * (made + computed)
+        self._metrics.counters["estimated_flops_per_gpu"] += self._parameters.flops_per_token * (
+            made + computed
+        )
         self.on_progress()
 
     def _finish(self, request: Request, reason: str) -> None:

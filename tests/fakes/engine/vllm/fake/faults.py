@@ -21,9 +21,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 NAMES = frozenset(
-    "kv-too-small no-kv device-not-empty oom-load oom-profile oom-warmup oom-capture model-not-found model-gated "
-    "model-invalid disk-full shm-too-small slow-load never-ready die sigkill ignore-sigterm hang exit-zero unhealthy "
-    "cut-streams metrics-nan metrics-missing metrics-off oom-serving".split()
+    [
+        "kv-too-small",
+        "no-kv",
+        "device-not-empty",
+        "oom-load",
+        "oom-profile",
+        "oom-warmup",
+        "oom-capture",
+        "model-not-found",
+        "model-gated",
+        "model-invalid",
+        "disk-full",
+        "shm-too-small",
+        "slow-load",
+        "never-ready",
+        "die",
+        "sigkill",
+        "ignore-sigterm",
+        "hang",
+        "exit-zero",
+        "unhealthy",
+        "cut-streams",
+        "metrics-nan",
+        "metrics-missing",
+        "metrics-off",
+        "oom-serving",
+    ]
 )
 
 
@@ -55,6 +79,7 @@ def parse(text: str) -> Faults:
 
     Raises:
         FaultError: for a name that does not exist, so that no test passes because its fault never came.
+
     """
     found: dict[str, dict[str, str]] = {}
     for part in filter(None, (piece.strip() for piece in text.split(";"))):

@@ -47,7 +47,9 @@ def json_response(value: object, status: int = HTTPStatus.OK) -> HttpResponse:
     return HttpResponse(status, json.dumps(value).encode())
 
 
-async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
+async def serve_connection(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
+) -> None:
     """One connection until either side is done."""
     try:
         while True:
@@ -59,7 +61,7 @@ async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamW
             await _write(writer, response, close=close)
             if close:
                 return
-    except (TimeoutError, asyncio.TimeoutError, ConnectionError, asyncio.IncompleteReadError, StreamCutError, ValueError):
+    except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, StreamCutError, ValueError):
         return
     finally:
         writer.close()
@@ -77,12 +79,18 @@ async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> H
     if length > _MAX_BODY_BYTES:
         return None
     body = await reader.readexactly(length)
-    return HttpRequest(head[0], head[1].partition("?")[0], headers, body, lambda: reader.at_eof() or writer.is_closing())
+    return HttpRequest(
+        head[0], head[1].partition("?")[0], headers, body, lambda: reader.at_eof() or writer.is_closing()
+    )
 
 
 async def _write(writer: asyncio.StreamWriter, response: HttpResponse, *, close: bool) -> None:
     status = HTTPStatus(response.status)
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", "server: uvicorn", f"content-type: {response.content_type}"]
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        "server: uvicorn",
+        f"content-type: {response.content_type}",
+    ]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
     if close:
         lines.append("connection: close")

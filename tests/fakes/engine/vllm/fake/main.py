@@ -127,7 +127,9 @@ class _Server:
         if "ignore-sigterm" not in self._faults:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop.set)
-        server = await asyncio.start_server(self._connection, sock=self._listener, backlog=_BACKLOG, limit=64 * 1024)
+        server = await asyncio.start_server(
+            self._connection, sock=self._listener, backlog=_BACKLOG, limit=64 * 1024
+        )
         self._engine.on_progress = self._progress
         steps = asyncio.create_task(self._engine.run())
         self._arm_timers(loop)
@@ -149,18 +151,22 @@ class _Server:
 
     def _arm_timers(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._faults.has("exit-zero", "after"):
-            loop.call_later(self._faults.number("exit-zero", "after", 0), self._die, "RuntimeError: fake fault")
+            loop.call_later(
+                self._faults.number("exit-zero", "after", 0), self._die, "RuntimeError: fake fault"
+            )
         if self._faults.has("sigkill", "after"):
             loop.call_later(self._faults.number("sigkill", "after", 0), os.kill, os.getpid(), signal.SIGKILL)
         if self._faults.text("die", "step", "") == "serving":
-            loop.call_later(self._faults.number("die", "after", 0), os._exit, int(self._faults.number("die", "code", 1)))
+            loop.call_later(
+                self._faults.number("die", "after", 0), os._exit, int(self._faults.number("die", "code", 1))
+            )
 
     def _progress(self) -> None:
         """After each step: the faults that count requests."""
         faults, done = self._engine.faults, self._engine.finished_requests
-        if faults.has("exit-zero", "requests") and done >= faults.number("exit-zero", "requests", 1):
-            self._die("RuntimeError: fake fault")
-        elif "exit-zero" in faults and not faults.by_name["exit-zero"]:
+        if (faults.has("exit-zero", "requests") and done >= faults.number("exit-zero", "requests", 1)) or (
+            "exit-zero" in faults and not faults.by_name["exit-zero"]
+        ):
             self._die("RuntimeError: fake fault")
         elif "oom-serving" in faults and done >= faults.number("oom-serving", "requests", 1):
             self._die("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.")
@@ -179,7 +185,7 @@ class _Server:
         asyncio.get_running_loop().call_later(_DEAD_SECONDS, self._stop.set)
 
     async def _shut_down(self) -> None:
-        """vLLM 0.32: with a timeout running work completes and new work gets 500; without one all stops at once."""
+        """VLLM 0.32: with a timeout running work completes and new work gets 500; without one all stops at once."""
         timeout = self._arguments.shutdown_timeout
         self._log.info("launcher.py:262", "[shutdown] API server: shutdown triggered")
         mode = "drain" if timeout else "abort"

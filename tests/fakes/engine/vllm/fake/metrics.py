@@ -127,7 +127,9 @@ class Metrics:
         families = [_process_series()]
         if engine_series:
             families += self._engine_families(gauges, cache_config, not_a_number)
-        lines = [line for family in families for line in family if not (missing and f" {missing}" in f" {line}")]
+        lines = [
+            line for family in families for line in family if not (missing and f" {missing}" in f" {line}")
+        ]
         return "\n".join(lines) + "\n"
 
     def _engine_families(
@@ -151,12 +153,16 @@ class Metrics:
             families += self._counter(name, _COUNTERS[name], [(self._labels, value)])
         for name, values in self.labelled.items():
             label = _LABELLED_COUNTERS[name][0]
-            families += self._counter(name, name, [(self._with(label, key), value) for key, value in values.items()])
+            families += self._counter(
+                name, name, [(self._with(label, key), value) for key, value in values.items()]
+            )
         for name, histogram in self.histograms.items():
             full = f"vllm:{name}"
             families.append([*_head(full, "histogram", name), *histogram.lines(full, self._labels)])
             families.append(_family(f"{full}_created", "gauge", name, [(self._labels, self._created)]))
-        labels = ",".join(f'{key}="{value}"' for key, value in sorted({**cache_config, "engine": "0"}.items()))
+        labels = ",".join(
+            f'{key}="{value}"' for key, value in sorted({**cache_config, "engine": "0"}.items())
+        )
         families.append(_family("vllm:cache_config_info", "gauge", "CacheConfig.", [(f"{{{labels}}}", 1.0)]))
         return families
 
@@ -186,4 +192,6 @@ def _number(value: float) -> str:
 
 
 def _process_series() -> list[str]:
-    return _family("process_cpu_seconds_total", "counter", "CPU time spent in seconds.", [("", time.process_time())])
+    return _family(
+        "process_cpu_seconds_total", "counter", "CPU time spent in seconds.", [("", time.process_time())]
+    )

@@ -40,6 +40,7 @@ def resolve(arguments: Arguments, parameters: Parameters, kvcache_space_gib: int
 
     Raises:
         ModelError: for a directory without a config.json.
+
     """
     config = _config(arguments.model)
     max_position = int(config.get("max_position_embeddings", 8192)) if config else 8192
@@ -67,7 +68,9 @@ def _config(model: str) -> dict[str, object] | None:
             "configuration file."
         ) from None
     except ValueError:
-        raise ModelError(f"It looks like the config file at '{path / 'config.json'}' is not a valid JSON file.") from None
+        raise ModelError(
+            f"It looks like the config file at '{path / 'config.json'}' is not a valid JSON file."
+        ) from None
     return loaded if isinstance(loaded, dict) else None
 
 

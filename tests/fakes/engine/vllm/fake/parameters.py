@@ -52,6 +52,7 @@ def read(environment: Mapping[str, str]) -> Parameters:
 
     Raises:
         ParameterError: names the parameter and its value.
+
     """
     given: dict[str, object] = {}
     path = environment.get("FAKE_ENGINE_PARAMETERS")
@@ -64,7 +65,9 @@ def read(environment: Mapping[str, str]) -> Parameters:
             given[name] = value
     unknown = sorted(set(given) - names)
     if unknown:
-        raise ParameterError(f"FAKE_ENGINE_PARAMETERS has unknown fields {unknown}; there are {sorted(names)}")
+        raise ParameterError(
+            f"FAKE_ENGINE_PARAMETERS has unknown fields {unknown}; there are {sorted(names)}"
+        )
     return replace(Parameters(), **{name: _typed(name, value) for name, value in given.items()})  # type: ignore[arg-type]
 
 
@@ -79,4 +82,6 @@ def _typed(name: str, value: object) -> object:
             return float(str(value))
         return None if value is None else int(str(value))
     except (ValueError, KeyError) as error:
-        raise ParameterError(f"the fake engine's parameter {name} is {value!r}; it must be a {kind}") from error
+        raise ParameterError(
+            f"the fake engine's parameter {name} is {value!r}; it must be a {kind}"
+        ) from error

@@ -17,6 +17,8 @@ from vllm.fake.parameters import Parameters
 
 _DOCS = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
 
+_STREAMS_APART_SECONDS = 0.05
+
 
 class StartError(Exception):
     """The engine core failed to start; the text is the last line of its traceback."""
@@ -40,6 +42,7 @@ def run(start: Start) -> None:
 
     Raises:
         StartError: when a fault or the arithmetic says that it fails.
+
     """
     _import(start)
     _load(start)
@@ -113,7 +116,10 @@ def _load(start: Start) -> None:
             raise StartError(_oom(parameters))
     core.info("default_loader.py:507", f"Loading weights took {time.monotonic() - began:.2f} seconds")
     gib = start.model.weights_bytes / GIB / start.arguments.tensor_parallel_size
-    core.info("model_runner.py:429", f"Model loading took {gib:.2f} GiB memory and {time.monotonic() - began:.6f} seconds")
+    core.info(
+        "model_runner.py:429",
+        f"Model loading took {gib:.2f} GiB memory and {time.monotonic() - began:.6f} seconds",
+    )
 
 
 def _progress(done: int, shards: int) -> None:
@@ -154,7 +160,10 @@ def _profile(start: Start) -> None:
         core.info("cpu_model_runner.py:82", "Warming up model for the compilation...")
         _step(start, "compile", parameters.compile_seconds)
     elif parameters.compile_seconds:
-        core.info("backends.py:1051", "Using cache directory: /tmp/torch_compile_cache/0/rank_0_0 for vLLM's torch.compile")
+        core.info(
+            "backends.py:1051",
+            "Using cache directory: /tmp/torch_compile_cache/0/rank_0_0 for vLLM's torch.compile",
+        )
         _step(start, "compile", parameters.compile_seconds)
         core.info("monitor.py:81", f"torch.compile took {parameters.compile_seconds:.2f} s in total")
     if "oom-profile" in start.faults:
@@ -174,7 +183,10 @@ def _size_kv_cache(start: Start) -> None:
     available = 0 if "no-kv" in start.faults else model.kv_cache_bytes
     total = parameters.total_bytes / GIB
     if parameters.device == "cpu":
-        core.info("cpu_worker.py:262", f"Explicitly set ({available / GIB:.2f}/{total:.2f}) GiB for KV cache on node 0.")
+        core.info(
+            "cpu_worker.py:262",
+            f"Explicitly set ({available / GIB:.2f}/{total:.2f}) GiB for KV cache on node 0.",
+        )
     else:
         core.info("gpu_worker.py:773", f"Available KV cache memory: {available / GIB:.2f} GiB")
     tokens = model.kv_cache_tokens
@@ -214,25 +226,42 @@ def _kv_size_lines(start: Start, tokens: int) -> None:
 def _warm_up(start: Start) -> None:
     parameters, core = start.parameters, start.core
     if parameters.device == "cuda":
-        sys.stderr.write("\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/51 [00:00<?, ?it/s]")
+        # Standard output and error are two streams: as in a real start, time tells which line came first.
+        start.sleep(_STREAMS_APART_SECONDS)
+        sys.stderr.write(
+            "\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/51 [00:00<?, ?it/s]"
+        )
         sys.stderr.flush()
         _step(start, "capture", parameters.capture_seconds)
         if "oom-capture" in start.faults:
             sys.stderr.write("\n")
             raise StartError(_oom(parameters))
-        sys.stderr.write("\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 51/51 [00:01<00:00]\n")
+        sys.stderr.write(
+            "\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 51/51 [00:01<00:00]\n"
+        )
         sys.stderr.flush()
         graphs = parameters.cuda_graph_bytes / GIB
-        core.info("model_runner.py:1164", f"Graph capturing finished in {parameters.capture_seconds:.0f} secs, took {graphs:.2f} GiB")
+        core.info(
+            "model_runner.py:1164",
+            f"Graph capturing finished in {parameters.capture_seconds:.0f} secs, took {graphs:.2f} GiB",
+        )
         core.info("gpu_worker.py:1045", _summary(start))
     _step(start, "warmup", parameters.warmup_seconds)
-    core.info("core.py:396", "init engine (profile, create kv cache, warmup model) took 1.00 s (compilation: 0.00 s)")
-    start.api.info("entry.py:139", f"Starting vLLM server on http://{start.arguments.host}:{start.arguments.port}")
+    core.info(
+        "core.py:396",
+        "init engine (profile, create kv cache, warmup model) took 1.00 s (compilation: 0.00 s)",
+    )
+    start.api.info(
+        "entry.py:139", f"Starting vLLM server on http://{start.arguments.host}:{start.arguments.port}"
+    )
 
 
 def _summary(start: Start) -> str:
     parameters, model = start.parameters, start.model
-    total, requested = parameters.total_bytes / GIB, parameters.total_bytes * start.arguments.gpu_memory_utilization / GIB
+    total, requested = (
+        parameters.total_bytes / GIB,
+        parameters.total_bytes * start.arguments.gpu_memory_utilization / GIB,
+    )
     weights = model.weights_bytes / GIB / start.arguments.tensor_parallel_size
     non_torch, peak = parameters.non_torch_bytes / GIB, parameters.activation_bytes / GIB
     kv = model.kv_cache_bytes / GIB
@@ -252,5 +281,7 @@ def report_failure(api: Log, core: Log, error: str) -> None:
     core.error("core.py:1584", "EngineCore failed to start.\n" + traceback(error))
     core.raw("Process EngineCore:\n" + traceback(error))
     api.raw(
-        traceback("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
+        traceback(
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}"
+        )
     )
