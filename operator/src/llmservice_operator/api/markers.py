@@ -203,7 +203,7 @@ class CoreShape:
 
     def _closed(self, value: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            checked = self.model.model_validate(value)
+            checked = self.model.model_validate(value, by_alias=True, by_name=False)
         except ValidationError as error:
             raise ValueError("; ".join(told(each, value) for each in error.errors())) from None
         return checked.model_dump(by_alias=True, exclude_unset=True, mode="json")

@@ -176,7 +176,11 @@ class StartStatus(StatusModel):
     """When that pod's engine was started."""
     weights: WeightsProgress | None = None
     """Progress of the load."""
-    revisions: tuple[RevisionStarts, ...] = Field(default=(), max_length=6)
+    revisions: tuple[RevisionStarts, ...] = Field(
+        default=(),
+        max_length=6,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["revision"]},
+    )
     """Starts by revision, newest last."""
 
 
@@ -232,5 +236,9 @@ class LLMServiceStatus(StatusModel):
     """A start that is under way."""
     last_failure: FailureStatus | None = None
     """How an engine last ended before its time."""
-    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
     """The state in the words of conditions; `kubectl wait --for=condition=Ready` works."""

@@ -4,6 +4,7 @@ The types' own validators and the schema's CEL rules are made from one source ea
 (names, lists keyed by name, what holds on create only) is checked here.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,10 @@ def _name_fault(name: str) -> str | None:
 
 def _spec_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
     try:
-        parsed = LLMServiceSpec.model_validate(spec)
+        # As JSON and strictly: no text for a number, no Python name for a field, as the API server has it.
+        parsed = LLMServiceSpec.model_validate_json(
+            json.dumps(spec, default=str), strict=True, by_alias=True, by_name=False
+        )
     except ValidationError as error:
         for each in error.errors():
             yield Problem(field=_prefixed(field_of(each["loc"], spec)), message=message_of(each))
