@@ -37,6 +37,8 @@ def leaves(manifest: Mapping[str, Any], *, status: bool) -> dict[Path, Any]:
         below = value
         if name == "metadata":
             below = {k: v for k, v in value.items() if k not in SYSTEM_METADATA}
+            if not below:
+                continue
         named.update(_leaves(name, below, (("f", name),)))
     return named
 

@@ -1,0 +1,160 @@
+"""Logs and metrics: what is written, and what never is."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fakes.clock import FakeClock
+from llmservice_operator.controller.keys import Key
+from llmservice_operator.controller.reporter import Reporter
+from llmservice_operator.telemetry.log import JsonFormatter, add_fields, set_up
+from llmservice_operator.telemetry.metrics import Metrics
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    stream = io.StringIO()
+    set_up("INFO", stream)
+    yield stream
+    root.handlers[:], root.level = before
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_one_json_object_with_the_extra_fields(stream: io.StringIO) -> None:
+    logging.getLogger("x").info("hello", extra={"service": "ns/chat"})
+
+    (line,) = lines(stream)
+
+    assert {k: line[k] for k in ("level", "logger", "msg", "service")} == {
+        "level": "info",
+        "logger": "x",
+        "msg": "hello",
+        "service": "ns/chat",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("token hf_AbCdEfGhIjKlMnOp was refused", "hf_AbCdEfGhIjKlMnOp"),
+        ("Authorization: Bearer abc.def-123", "abc.def-123"),
+        (
+            "bearer eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2ln",
+            "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2ln",
+        ),
+        ("jwt eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2ln end", "eyJpc3MiOiJrdWJlIn0"),
+        ("Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA=="),
+    ],
+)
+def test_secrets_are_never_written(stream: io.StringIO, text: str, secret: str) -> None:
+    logging.getLogger("x").error("%s", text, extra={"error": text})
+
+    assert secret not in stream.getvalue()
+
+
+def test_an_exceptions_text_is_cleared_of_secrets_too(stream: io.StringIO) -> None:
+    try:
+        raise ValueError("hf_AbCdEfGhIjKlMnOp")
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+
+    assert "ValueError" in stream.getvalue()
+    assert "hf_AbCd" not in stream.getvalue()
+
+
+def test_what_json_cannot_hold_is_written_as_text() -> None:
+    record = logging.makeLogRecord({"msg": "m", "key": Key, "name": "x", "levelname": "INFO"})
+
+    assert "Key" in json.loads(JsonFormatter().format(record))["key"]
+
+
+def test_a_reconcile_is_one_line_with_what_was_added_on_the_way(stream: io.StringIO) -> None:
+    reporter = Reporter(Metrics(), FakeClock())
+    reporter.started(Key("ns", "chat"), 0.0123)
+    add_fields(created=3)
+    reporter.finished(Key("ns", "chat"), 0.5, None, 600.0)
+
+    (line,) = lines(stream)
+
+    kept = ("msg", "service", "result", "duration_ms", "waited_ms", "again_seconds", "created")
+    assert {k: line[k] for k in kept} == {
+        "msg": "reconcile",
+        "service": "ns/chat",
+        "result": "success",
+        "duration_ms": 500.0,
+        "waited_ms": 12.3,
+        "again_seconds": 600.0,
+        "created": 3,
+    }
+
+
+def test_a_failed_reconcile_tells_why(stream: io.StringIO) -> None:
+    reporter = Reporter(Metrics(), FakeClock())
+    reporter.started(Key("ns", "chat"), 0)
+    reporter.finished(Key("ns", "chat"), 0.5, ValueError("odd"), 1.0)
+
+    (line,) = lines(stream)
+
+    assert (line["level"], line["result"], line["error"]) == ("warning", "error", "odd")
+    assert "ValueError: odd" in line["exception"]
+
+
+def values(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    """Every sample by name and label values."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(metrics.page().decode())
+        for sample in family.samples
+    }
+
+
+def test_the_page_tells_of_requests_reconciles_and_applies() -> None:
+    metrics = Metrics()
+    metrics.requested("apply", "201", 0.02)
+    metrics.applied("Deployment", "created")
+    metrics.recorded("posted")
+    Reporter(metrics, FakeClock()).finished(Key("ns", "chat"), 0.5, None, None)
+
+    page = values(metrics)
+
+    assert page["llmservice_api_requests_total", "apply", "201"] == 1
+    assert page["llmservice_applies_total", "Deployment", "created"] == 1
+    assert page["llmservice_events_total", "posted"] == 1
+    assert page["llmservice_reconciles_total", "success"] == 1
+    assert page["llmservice_reconciles_total", "error"] == 0
+    assert page["llmservice_reconcile_duration_seconds_sum",] == 0.5
+
+
+def test_live_values_are_read_at_the_scrape() -> None:
+    metrics = Metrics()
+    metrics.watch(
+        queue_depth=lambda: 7,
+        queue_delayed=lambda: 3,
+        queue_age_seconds=lambda: 1.5,
+        objects=lambda: {"Pod": 4},
+        services=lambda: {("True", "Ready"): 9},
+    )
+
+    page = values(metrics)
+
+    assert page["llmservice_workqueue_depth",] == 7
+    assert page["llmservice_workqueue_delayed",] == 3
+    assert page["llmservice_workqueue_oldest_age_seconds",] == 1.5
+    assert page["llmservice_objects", "Pod"] == 4
+    assert page["llmservice_services", "True", "Ready"] == 9
+
+
+def test_every_metric_has_the_projects_prefix_or_is_the_process_own() -> None:
+    families = text_string_to_metric_families(Metrics().page().decode())
+
+    assert {family.name.split("_")[0] for family in families} == {"llmservice", "process"}
