@@ -83,10 +83,10 @@ def classify(ending: Ending, evidence: tuple[Evidence, ...], last_error: str | N
     Our own doing outranks what the engine says about it, and a kill by the kernel outranks the exit code.
     """
     best = min(evidence, key=lambda item: item.rank, default=None)
-    if ending.stop_requested:
-        return _failure(ending, "Stopped", "stopped as asked", stage="stop")
     if ending.hung is not None:
         return _failure(ending, "Hung", ending.hung, stage="serving")
+    if ending.stop_requested:
+        return _failure(ending, "Stopped", "stopped as asked", stage="stop")
     if ending.start_timeout is not None:
         return _failure(ending, "StartTimeout", ending.start_timeout)
     if ending.kernel_oom_kills:

@@ -124,7 +124,7 @@ def test_idle_is_believed_on_two_readings_a_second_apart(start: Start) -> None:
     running.ask_to_stop()
 
     assert running.wait() == 0
-    assert 1.0 <= time.monotonic() - began < 4
+    assert time.monotonic() - began >= 1.0
 
 
 def test_after_the_drain_timeout_the_rest_is_cut_and_said(start: Start) -> None:
@@ -263,7 +263,7 @@ def test_other_signals_reach_the_engine(start: Start, number: signal.Signals) ->
         time.sleep(60)
     """
     running = start(command=(sys.executable, "-c", textwrap.dedent(script)))
-    wait_until(lambda: "armed" in running.log(), "the engine")
+    wait_until(lambda: b"armed" in running.output()[0], "the engine")
 
     running.process.send_signal(number)
 
@@ -318,33 +318,22 @@ def test_what_the_engine_leaves_behind_is_reaped(start: Start) -> None:
         time.sleep(60)
     """
     running = start(command=(sys.executable, "-c", textwrap.dedent(script)))
-    wait_until(lambda: "forked" in running.log(), "the forks")
+    wait_until(lambda: b"forked" in running.output()[0], "the forks")
 
     wait_until(lambda: len(_children(running.process.pid)) == 1, "only the engine is left")
 
 
-def test_output_passes_through_byte_by_byte(start: Start) -> None:
-    out = (
-        b"plain\n\xff\xfe not utf-8 \x00\n" + b"long " * 60_000 + b"\n\rbar 1%\rbar 2%\nno newline at the end"
-    )
+def test_output_passes_through_byte_by_byte(start: Start, tmp_path: Path) -> None:
+    out = b"plain\n\xff\xfe not utf-8 \x00\n" + b"long " * 60_000 + b"\n\rbar 1%\rbar 2%\nno newline at the end"
     err = b"\x80\n" * 1000 + b"\xe2\x82"
-    script = f"""
-        import os
-        for fd, data in ((1, {out!r}), (2, {err!r})):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view):]
-    """
-    running = start(command=(sys.executable, "-c", textwrap.dedent(script)))
+    (tmp_path / "out").write_bytes(out)
+    (tmp_path / "err").write_bytes(err)
+    running = start(command=("sh", "-c", f"cat {tmp_path}/out; cat {tmp_path}/err >&2"))
     running.wait()
 
     stdout, stderr = running.output()
     assert stdout == out
-    own = (b"(Supervisor)", b"")
-    assert b"\n".join(line for line in stderr.split(b"\n") if not line.startswith(own[0])).startswith(
-        err[:-2]
-    )
-    assert err[-2:] in stderr
+    assert err in stderr
 
 
 def test_output_is_not_held_back(start: Start) -> None:
@@ -362,11 +351,11 @@ def test_a_flood_of_log_does_not_fill_memory(start: Start) -> None:
             view = memoryview(line)
             while view:
                 view = view[os.write(1, view):]
-        os.write(2, b"written")
+        os.write(1, b"\\nwritten")
         time.sleep(60)
     """
     running = start(command=(sys.executable, "-c", textwrap.dedent(script)))
-    wait_until(lambda: b"written" in running.output()[1], "the flood")
+    wait_until(lambda: (running.folder / "stdout").stat().st_size >= 1600 * 65536, "the flood")
 
     status = Path(f"/proc/{running.process.pid}/status").read_text()
 
