@@ -63,10 +63,8 @@ def test_secrets_are_never_written(stream: io.StringIO, text: str, secret: str) 
 
 
 def test_an_exceptions_text_is_cleared_of_secrets_too(stream: io.StringIO) -> None:
-    try:
-        raise ValueError("hf_AbCdEfGhIjKlMnOp")
-    except ValueError:
-        logging.getLogger("x").exception("failed")
+    error = ValueError("hf_AbCdEfGhIjKlMnOp")
+    logging.getLogger("x").error("failed", exc_info=error)
 
     assert "ValueError" in stream.getvalue()
     assert "hf_AbCd" not in stream.getvalue()
@@ -110,9 +108,9 @@ def test_a_failed_reconcile_tells_why(stream: io.StringIO) -> None:
 
 
 def values(metrics: Metrics) -> dict[tuple[str, ...], float]:
-    """Every sample by name and label values."""
+    """Every sample by its name and its labels' values, these in the order of their names."""
     return {
-        (sample.name, *sample.labels.values()): sample.value
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(metrics.page().decode())
         for sample in family.samples
     }
@@ -127,7 +125,7 @@ def test_the_page_tells_of_requests_reconciles_and_applies() -> None:
 
     page = values(metrics)
 
-    assert page["llmservice_api_requests_total", "apply", "201"] == 1
+    assert page["llmservice_api_requests_total", "201", "apply"] == 1
     assert page["llmservice_applies_total", "Deployment", "created"] == 1
     assert page["llmservice_events_total", "posted"] == 1
     assert page["llmservice_reconciles_total", "success"] == 1

@@ -41,11 +41,11 @@ class Reporter:
             **self._lines.pop(key, {}),
         }
         if error is None:
-            logger.info("reconcile", extra=line)
+            logger.info("reconcile", extra={"fields": line})
         else:
             expected = isinstance(error, LLMServiceError)
             line["error"] = str(error) or type(error).__name__
-            logger.warning("reconcile", extra=line, exc_info=None if expected else error)
+            logger.warning("reconcile", extra={"fields": line}, exc_info=None if expected else error)
 
     def watched(self, kind: str) -> None:
         """Count an event."""

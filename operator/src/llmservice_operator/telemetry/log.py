@@ -47,7 +47,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "msg": record.getMessage(),
         }
-        line |= {k: v for k, v in vars(record).items() if k not in _OWN_FIELDS and not k.startswith("_")}
+        # `fields` may hold names that a log record has already taken for itself, such as `created`.
+        extra = {k: v for k, v in vars(record).items() if k not in _OWN_FIELDS}
+        line |= {**extra.pop("fields", {}), **extra}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return redact(json.dumps(line, default=str, ensure_ascii=False))
