@@ -22,7 +22,10 @@ def base_key() -> str:
 
 
 def base_image(folder: Path) -> str:
-    """The stand-in as `oci:PATH:TAG`, which buildah takes as a base; made in `folder` unless it is there."""
+    """The stand-in as `oci:NAME:TAG`, relative to `folder`; made there unless it is there.
+
+    Relative, since buildah makes an image's name of the path, and a name may hold no folder such as `.cache`.
+    """
     layout = folder / f"base-{base_key()}"
     if not (layout / "index.json").is_file():
         partial = layout.with_suffix(".partial")
@@ -35,7 +38,7 @@ def base_image(folder: Path) -> str:
             run(["mmdebstrap", "--quiet", "--variant=minbase", packages, *excluded, SUITE, str(layer)])
             write_layout(partial, layer)
         partial.rename(layout)
-    return f"oci:{layout}:{_TAG}"
+    return f"oci:{layout.name}:{_TAG}"
 
 
 def write_layout(folder: Path, layer: Path) -> None:

@@ -80,7 +80,7 @@ class Buildah:
         base = base_image(self._folder)
         environ = storage(work)
         with timed(f"buildah build {recipe.reference}"):
-            run(self._bud(recipe, base, secrets), environ=environ)
+            run(self._bud(recipe, base, secrets), environ=environ, cwd=self._folder)
         with timed("archive"):
             run(
                 [
@@ -96,7 +96,7 @@ class Buildah:
     @staticmethod
     def _bud(recipe: Recipe, base: str, secrets: Secrets) -> Sequence[str]:
         return (
-            "buildah", "bud", "--isolation", "chroot", "--network", "host", "--layers=false",
+            "buildah", "bud", "--isolation", "chroot", "--network", "host", "--layers=false", "--quiet",
             "--build-arg", f"BASE={base}", *secrets.arguments(),
             "--file", str(ROOT / recipe.dockerfile), "--tag", recipe.reference, str(ROOT),
         )  # fmt: skip

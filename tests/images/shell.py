@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from images.errors import BuildError
 
@@ -24,10 +25,12 @@ def timed(what: str) -> Iterator[None]:
     say(f"{what}: {time.monotonic() - began:.1f} s")
 
 
-def run(command: Sequence[str], *, environ: Mapping[str, str] | None = None) -> None:
+def run(command: Sequence[str], *, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
     """Run a command; its output is progress. Raises BuildError if it fails or does not exist."""
     try:
-        status = subprocess.run(command, env=_with(environ), stdout=sys.stderr, check=False).returncode
+        status = subprocess.run(
+            command, env=_with(environ), cwd=cwd, stdout=sys.stderr, check=False
+        ).returncode
     except FileNotFoundError:
         raise BuildError(f"{command[0]}: no such command on PATH") from None
     if status:
