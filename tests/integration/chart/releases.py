@@ -1,0 +1,74 @@
+"""Running Helm on the chart, and reading what it renders."""
+
+import json
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster.binaries import Binaries
+from devcluster.fixtures import AnyLightCluster
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "llmservice-operator"
+NAME = "llmservice-operator"
+NAMESPACE = "llmservice-system"
+
+
+class HelmError(Exception):
+    """Helm refused; the text is its own."""
+
+
+@cache
+def helm_program() -> str:
+    """The Helm that is built for the development cluster."""
+    binaries = Binaries()
+    binaries.ensure(("helm",))
+    return str(binaries.path("helm"))
+
+
+def helm(*arguments: str, cluster: AnyLightCluster | None = None) -> str:
+    """Run Helm, against the cluster if one is given, and return its output."""
+    environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    if cluster is not None:
+        environ["KUBECONFIG"] = str(cluster.kubeconfig)
+    done = subprocess.run(
+        [helm_program(), *arguments], env=environ, check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise HelmError(done.stderr)
+    return done.stdout
+
+
+def values_arguments(values: dict[str, Any]) -> list[str]:
+    """The values as arguments of Helm."""
+    return [
+        argument for key, value in values.items() for argument in ("--set-json", f"{key}={json.dumps(value)}")
+    ]
+
+
+def render(**values: Any) -> list[dict[str, Any]]:
+    """The objects of a release with these values."""
+    text = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, *values_arguments(values))
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """The objects of this kind."""
+    return [each for each in objects if each["kind"] == kind]
+
+
+def operator_container(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    """The operator's container."""
+    (deployment,) = of_kind(objects, "Deployment")
+    container: dict[str, Any]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def operator_environment(objects: list[dict[str, Any]]) -> dict[str, str]:
+    """The operator's variables that have a value of their own."""
+    return {each["name"]: each["value"] for each in operator_container(objects)["env"] if "value" in each}

@@ -1,0 +1,199 @@
+"""What the chart renders, and which values it refuses."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from integration.chart.releases import (
+    CHART,
+    ROOT,
+    HelmError,
+    helm,
+    of_kind,
+    operator_container,
+    operator_environment,
+    render,
+)
+from llmservice_operator.perfmodel.accelerators import load_catalogue
+from llmservice_operator.settings import Settings, read_settings
+from llmservice_operator.version import __version__
+
+ROW = {
+    "name": "nvidia-b300",
+    "memoryGiB": 268.5,
+    "memoryBandwidthBytesPerSecond": 8e12,
+    "bf16FlopsPerSecond": 2.5e15,
+    "costPerHour": 20,
+    "nodeLabels": {"nvidia.com/gpu.product": ["NVIDIA-B300"]},
+}
+
+
+def test_lint() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+def test_versions_are_the_releases() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+
+
+def test_the_crd_is_the_generated_one() -> None:
+    (rendered,) = of_kind(render(), "CustomResourceDefinition")
+    generated = yaml.safe_load((ROOT / "crds" / "llmservices.yaml").read_text())
+
+    assert rendered["spec"] == generated["spec"]
+    assert rendered["metadata"]["name"] == generated["metadata"]["name"]
+
+
+def test_the_crd_outlives_the_release() -> None:
+    (crd,) = of_kind(render(), "CustomResourceDefinition")
+
+    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_the_crd_may_be_left_to_others() -> None:
+    assert of_kind(render(crds={"install": False}), "CustomResourceDefinition") == []
+
+
+def test_default_values_are_the_settings_defaults() -> None:
+    """What the chart says when nobody says anything is what the operator does without a chart."""
+    variables = operator_environment(render())
+
+    assert read_settings(variables) == Settings()
+
+
+def test_values_become_settings() -> None:
+    objects = render(
+        watchNamespaces=["a", "b"],
+        engineImages={"cpu": "registry.local/vllm-cpu:1"},
+        hub={"endpoint": "https://hub.local/x", "tokenSecret": {"name": "hub", "key": "hf"}},
+        allowedHostPaths=["/mnt/nvme", "/data"],
+        accelerators=[ROW],
+        reconcile={"workers": 4, "apiConcurrency": 8, "resyncSeconds": 60},
+        image={"repository": "registry.local/operator", "tag": "1.2", "pullPolicy": "Never"},
+        logLevel="DEBUG",
+        fullnameOverride="own",
+    )
+    settings = read_settings(operator_environment(objects))
+
+    assert settings.watch_namespaces == ("a", "b")
+    assert settings.engine_images["cpu"] == "registry.local/vllm-cpu:1"
+    assert settings.hub_endpoint == "https://hub.local/x"
+    assert settings.hub_token_file == "/etc/llmservice/hub/token"
+    assert settings.allowed_host_paths == ("/mnt/nvme", "/data")
+    assert settings.catalogue_files == ("/etc/llmservice/accelerators/accelerators.yaml",)
+    assert (settings.workers, settings.api_concurrency, settings.resync_seconds) == (4, 8, 60)
+    assert settings.supervisor_image == "registry.local/operator:1.2"
+    assert settings.supervisor_pull_policy == "Never"
+    assert settings.log_level == "DEBUG"
+    assert settings.lease_name == "own"
+
+
+def test_accelerators_reach_the_catalogue() -> None:
+    (config,) = of_kind(render(accelerators=[ROW]), "ConfigMap")
+    (row,) = load_catalogue(config["data"]["accelerators.yaml"])
+
+    assert row.name == "nvidia-b300"
+    assert row.memory_bandwidth_bytes_per_second == 8e12
+    assert row.bf16_flops_per_second == 2.5e15
+
+
+def test_other_accelerators_restart_the_operator() -> None:
+    def checksum(row: dict[str, Any]) -> str:
+        (deployment,) = of_kind(render(accelerators=[row]), "Deployment")
+        found: str = deployment["spec"]["template"]["metadata"]["annotations"]["checksum/accelerators"]
+        return found
+
+    assert checksum(ROW) != checksum({**ROW, "costPerHour": 21})
+
+
+def test_the_pods_identity_is_its_name() -> None:
+    sources = {
+        each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"]
+        for each in operator_container(render())["env"]
+        if "valueFrom" in each
+    }
+
+    assert sources == {"LLMSERVICE_NAMESPACE": "metadata.namespace", "LLMSERVICE_IDENTITY": "metadata.name"}
+
+
+@pytest.mark.parametrize(("probe", "path"), [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")])
+def test_probes(probe: str, path: str) -> None:
+    container = operator_container(render())
+
+    assert container[probe]["httpGet"] == {"path": path, "port": "http"}
+    assert container["ports"] == [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
+
+
+def test_one_copy_has_no_disruption_budget() -> None:
+    """It would say nothing but "evict it", which holds without one."""
+    assert of_kind(render(), "PodDisruptionBudget") == []
+
+
+def test_two_copies_are_evicted_one_at_a_time() -> None:
+    (budget,) = of_kind(render(replicas=2), "PodDisruptionBudget")
+
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_namespaced_release_has_no_cluster_scoped_object() -> None:
+    objects = render(watchNamespaces=["a", "b"])
+
+    assert {each["kind"] for each in objects} == {
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "Deployment",
+    }
+
+
+def test_namespaced_release_may_work_in_its_namespaces_alone() -> None:
+    roles = of_kind(render(watchNamespaces=["a", "b"]), "Role")
+
+    assert {each["metadata"]["namespace"] for each in roles} == {"a", "b", "llmservice-system"}
+
+
+def test_no_role_reads_secrets() -> None:
+    objects = render()
+    rules = [
+        rule for kind in ("Role", "ClusterRole") for role in of_kind(objects, kind) for rule in role["rules"]
+    ]
+
+    assert rules
+    assert not [rule for rule in rules if {"secrets", "*"} & set(rule["resources"])]
+
+
+def test_roles_and_accounts_may_be_left_to_others() -> None:
+    objects = render(rbac={"create": False}, serviceAccount={"create": False, "name": "own"})
+    (deployment,) = of_kind(objects, "Deployment")
+
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "own"
+    assert {each["kind"] for each in objects} == {"CustomResourceDefinition", "Service", "Deployment"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"replica": 2}, "additional properties 'replica' not allowed"),
+        ({"image": {"repo": "x"}}, "additional properties 'repo' not allowed"),
+        ({"replicas": 0}, "minimum: got 0, want 1"),
+        ({"replicas": "2"}, "got string, want integer"),
+        ({"logLevel": "debug"}, "must be one of"),
+        ({"watchNamespaces": ["Team A"]}, "does not match pattern"),
+        ({"allowedHostPaths": ["data"]}, "does not match pattern"),
+        ({"hub": {"endpoint": "hub.local"}}, "does not match pattern"),
+        ({"accelerators": [{"name": "x"}]}, "missing properties"),
+        ({"accelerators": [{**ROW, "memoryGB": 1}]}, "additional properties 'memoryGB' not allowed"),
+        ({"extraEnv": [{"name": "LLMSERVICE_WORKERS", "value": "1"}]}, "'not' failed"),
+        ({"serviceAccount": {"create": False}}, "serviceAccount.name is empty"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(HelmError) as refusal:
+        render(**values)
+
+    assert message in str(refusal.value)
