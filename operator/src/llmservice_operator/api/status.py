@@ -5,13 +5,38 @@ does.
 """
 
 from datetime import datetime
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from llmservice_operator.api.base import StatusModel
 from llmservice_operator.api.conditions import Condition
 
+SENTENCE_MAX_LENGTH = 400
 WORDS_MAX_LENGTH = 1024
+SENTENCES_MAX_ITEMS = 24
+
+
+def shortened(text: Any, length: int) -> Any:
+    """The text cut to a length, with `…` at its end to show it; anything but a text as it is."""
+    return text[: length - 1] + "…" if isinstance(text, str) and len(text) > length else text
+
+
+Sentence = Annotated[
+    str,
+    Field(max_length=SENTENCE_MAX_LENGTH),
+    BeforeValidator(lambda text: shortened(text, SENTENCE_MAX_LENGTH)),
+]
+"""A text of ours. What is too long is cut, so that a wordy reason never stops a status from being written."""
+Words = Annotated[
+    str, Field(max_length=WORDS_MAX_LENGTH), BeforeValidator(lambda text: shortened(text, WORDS_MAX_LENGTH))
+]
+"""A text of the engine's."""
+Sentences = Annotated[
+    tuple[Sentence, ...],
+    Field(max_length=SENTENCES_MAX_ITEMS),
+    BeforeValidator(lambda texts: tuple(texts)[:SENTENCES_MAX_ITEMS]),
+]
 
 
 class KnobsStatus(StatusModel):
@@ -42,7 +67,7 @@ class MemoryTermStatus(StatusModel):
     """weights, activation, non_torch, cuda_graphs, kv_cache, margin, ..."""
     size_bytes: int
     """Planned size in bytes."""
-    explanation: str = Field(default="", max_length=512)
+    explanation: Sentence = ""
     """The arithmetic, in words and numbers."""
 
 
@@ -75,9 +100,9 @@ class PlanStatus(StatusModel):
     """Tokens that the KV cache of one replica holds."""
     max_concurrency: float = Field(ge=0)
     """Requests of maxModelLen tokens that fit at once."""
-    reasons: tuple[str, ...] = Field(default=(), max_length=24)
+    reasons: Sentences = ()
     """Why the settings are what they are."""
-    warnings: tuple[str, ...] = Field(default=(), max_length=16)
+    warnings: Sentences = ()
     """What is allowed and worth knowing."""
 
 
@@ -189,7 +214,7 @@ class FailureStatus(StatusModel):
 
     failure_class: str = Field(alias="class", max_length=63)
     """KvCacheTooSmall, OutOfMemory, ModelNotFound, ...: also a reason of conditions."""
-    message: str = Field(default="", max_length=WORDS_MAX_LENGTH)
+    message: Words = ""
     """The engine's own words."""
     stage: str = Field(default="", max_length=63)
     """import, load, profile, warmup, capture, serving or stop."""
