@@ -67,10 +67,12 @@ def operator(
     light_cluster: LightCluster,  # noqa: F811
     supervisors: played.Supervisors,  # noqa: ARG001  they come before who asks them
     operator_log: Path,
-) -> Iterator[None]:
+) -> Iterator[played.OperatorProcess]:
     """The operator, as its own process."""
-    with played.operator_process(light_cluster.kubeconfig, operator_log):
-        yield
+    process = played.OperatorProcess(light_cluster.kubeconfig, operator_log)
+    process.restart()
+    yield process
+    process.stop()
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def operator_log_path(operator_log: Path) -> Path:
 @pytest.fixture
 def world(
     bare: played.Played,
-    operator: None,  # noqa: ARG001  runs
+    operator: played.OperatorProcess,  # noqa: ARG001  runs
     operator_log_path: Path,  # noqa: ARG001  shown on failure
     supervisors: played.Supervisors,
 ) -> played.Played:

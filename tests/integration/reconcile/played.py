@@ -6,8 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -172,35 +171,36 @@ def revision_of(deployment: Object) -> str:
     return str(labels.get("llmservice.dev/revision", ""))
 
 
-@contextmanager
-def operator_process(kubeconfig: Path, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The operator as its own process, until the block ends."""
-    env = {
-        **os.environ,
-        "KUBECONFIG": str(kubeconfig),
-        "LLMSERVICE_NAMESPACE": "default",
-        "LLMSERVICE_HTTP_PORT": "0",
-        "LLMSERVICE_HTTP_HOST": "127.0.0.1",
-        "LLMSERVICE_HUB_ENDPOINT": "http://127.0.0.1:9",
-        **environment,
-    }
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "import sys; from llmservice_operator.cli_run import run; sys.exit(run())",
-            ],
-            env=env,
-            stdout=out,
-            stderr=out,
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.terminate()
-            process.wait(timeout=20)
+class OperatorProcess:
+    """The operator as a process of its own, which tests may start anew with other settings."""
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def restart(self, **environment: str) -> None:
+        """End what runs, and start with these variables beside the usual ones."""
+        self.stop()
+        env = {
+            **os.environ,
+            "KUBECONFIG": str(self._kubeconfig),
+            "LLMSERVICE_NAMESPACE": "default",
+            "LLMSERVICE_HTTP_PORT": "0",
+            "LLMSERVICE_HTTP_HOST": "127.0.0.1",
+            "LLMSERVICE_HUB_ENDPOINT": "http://127.0.0.1:9",
+            **environment,
+        }
+        program = "import sys; from llmservice_operator.cli_run import run; sys.exit(run())"
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen([sys.executable, "-c", program], env=env, stdout=out, stderr=out)
+
+    def stop(self) -> None:
+        """End it as a rollout would."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=20)
+            self._process = None
 
 
 class Supervisors:
