@@ -6,7 +6,8 @@ Everything real but the accelerators: etcd, API server, controllers, scheduler, 
 containerd and kube-proxy, each node in a network namespace of its own.
 """
 
-from devcluster.cluster import Cluster, LightCluster
+from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
+from devcluster.light import LightCluster
 
 __all__ = ["Cluster", "DevclusterError", "LightCluster"]

@@ -76,15 +76,10 @@ class Api:
         finally:
             connection.close()
 
-    def create(self, path: str, body: Any) -> bool:
-        """POSTs an object; False if it is there already."""
-        try:
-            self.request("POST", path, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
-            return False
-        return True
+    def apply(self, path: str, body: Any) -> None:
+        """Server-side apply of the object at ``path``: makes it, or makes it equal; repeating it changes nothing."""
+        query = f"{path}?fieldManager=devcluster&force=true"
+        self.request("PATCH", query, body, content_type="application/apply-patch+yaml")
 
     def events(self, path: str, *, deadline: float) -> Iterator[dict[str, Any]]:
         """Objects of a list, then of its watch as they change, until ``deadline`` (time.monotonic seconds)."""

@@ -57,29 +57,31 @@ def existing_nodes(layout: Layout) -> tuple[NodeLayout, ...]:
 
 def kill_processes(layout: Layout) -> None:
     """SIGKILLs all processes of the cluster."""
-    _kill(layout.spec.name, layout.marker, existing_nodes(layout), only=lambda _: True)
+    _kill(layout, existing_nodes(layout), only=lambda _: True)
 
 
 def kill_node(layout: Layout, node: NodeLayout) -> None:
-    """SIGKILLs all processes of one node: those in its network namespace, and all its containers."""
-    namespace = network.namespace_id(node)
-    _kill(
-        layout.spec.name,
-        layout.marker,
-        (node,),
-        only=lambda process: network.namespace_of(process.pid) == namespace,
-    )
+    """SIGKILLs all processes of one node, and all its containers."""
+    _kill(layout, (node,), only=lambda component: component.endswith(f"-{node.index}"))
 
 
-def _kill(
-    name: str, marker: str, nodes: tuple[NodeLayout, ...], *, only: Callable[[ProcessId], bool]
-) -> None:
+def kill_strays(layout: Layout, recorded: Callable[[str], ProcessId | None]) -> None:
+    """SIGKILLs what a killed `up` had begun to start and a later start of the same component knows nothing of."""
+    strays = [
+        process
+        for process, component in processes.marked(layout.marker).items()
+        if process != recorded(component) and not _is_shim(process)
+    ]
+    processes.kill_all(strays)
+
+
+def _kill(layout: Layout, nodes: tuple[NodeLayout, ...], *, only: Callable[[str], bool]) -> None:
     """Kills until a look finds nothing: a runtime may start one more shim while it is being killed."""
     left: list[ProcessId] = []
     for _ in range(5):
         # Containers first: once their shim is gone, only runc's record tells whose they are.
         containers = [process for node in nodes for process in container_processes(node)]
-        found = [process for process in processes.marked(marker) if only(process)]
+        found = [process for process, component in processes.marked(layout.marker).items() if only(component)]
         shims = [process for process in found if _is_shim(process)]
         everything = {*containers, *found, *processes.children_of(shims)}
         if not everything:
@@ -90,7 +92,7 @@ def _kill(
     if left:
         pids = ", ".join(str(process.pid) for process in left)
         raise DevclusterError(
-            f"processes {pids} of cluster {name!r} do not end on SIGKILL; see `ps -o pid,stat,wchan`"
+            f"processes {pids} of cluster {layout.spec.name!r} do not end on SIGKILL; see `ps -o pid,stat,wchan`"
         )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from devcluster.binaries import PROGRAMS, Binaries
-from devcluster.cluster import Cluster, LightCluster, say_on_stderr
+from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
 from devcluster.layout import GPU_TYPES, current_state_root
+from devcluster.light import LightCluster, say_on_stderr
 from devcluster.state import Registry
 
 

@@ -23,16 +23,10 @@ USERS: Mapping[str, tuple[str, ...]] = {
     "system:coredns": (),
 }
 
-# Files under pki/ that are the output of a command. The second holds a key and its own certificate, by which the
-# API server shows itself to the kubelets (logs, exec); they trust that one certificate.
-KEY_COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "sa.key": ("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"),
-    "kubelet-client.pem": (
-        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"),
-        *("-days", "3650", "-keyout", "/dev/stdout", "-addext", "extendedKeyUsage=clientAuth"),
-        *("-subj", "/O=system:masters/CN=kube-apiserver-kubelet-client"),
-    ),
-}
+_NEW_CERTIFICATE = (
+    *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"),
+    *("-days", "3650", "-keyout", "/dev/stdout"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +47,37 @@ class Component:
     network_namespace: str | None = None
     holder: str | None = None
     readiness: str | None = None
+
+
+def key_commands(layout: Layout) -> dict[str, tuple[str, ...]]:
+    """Files under pki/, each the output of a command: a key, and two keys with their own certificates.
+
+    The second is the API server's for its clients (making it beforehand saves the half second that the server
+    takes for one of its own); the third is the one it shows to kubelets for logs and exec, and all they trust.
+    """
+    first_service = layout.service_cidr.replace(".0/20", ".1")
+    addresses = (layout.control_plane_address, layout.loopback, first_service, "127.0.0.1")
+    names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+    alternatives = [*(f"IP:{address}" for address in addresses), *(f"DNS:{name}" for name in names)]
+    return {
+        "sa.key": ("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"),
+        "apiserver.pem": (
+            *_NEW_CERTIFICATE,
+            *("-subj", "/CN=kube-apiserver"),
+            *("-addext", "keyUsage=critical,digitalSignature,keyCertSign"),
+            *("-addext", f"subjectAltName={','.join(alternatives)}"),
+        ),
+        "kubelet-client.pem": (
+            *_NEW_CERTIFICATE,
+            *("-subj", "/O=system:masters/CN=kube-apiserver-kubelet-client"),
+            *("-addext", "extendedKeyUsage=clientAuth"),
+        ),
+    }
+
+
+def certificate_of(pem: str) -> str:
+    """The certificate in a PEM text that has a key before it."""
+    return pem[pem.index("-----BEGIN CERTIFICATE-----") :]
 
 
 def node_user(node: str) -> str:
@@ -143,7 +168,8 @@ def apiserver(layout: Layout) -> Component:
             f"--bind-address={address}",
             f"--advertise-address={address}",
             f"--secure-port={API_PORT}",
-            f"--cert-dir={folder}/pki",
+            f"--tls-cert-file={folder}/pki/apiserver.pem",
+            f"--tls-private-key-file={folder}/pki/apiserver.pem",
             f"--token-auth-file={folder}/tokens.csv",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",

@@ -16,9 +16,10 @@ from typing import TypeAlias
 
 import pytest
 
-from devcluster.cluster import Cluster, LightCluster
+from devcluster.cluster import Cluster
 from devcluster.kind import ExternalCluster, KindCluster, kubeconfig_from_environment
 from devcluster.layout import current_state_root
+from devcluster.light import LightCluster
 from devcluster.state import Registry
 
 AnyCluster: TypeAlias = Cluster | ExternalCluster

@@ -65,7 +65,7 @@ def node_commands(layout: Layout, node: NodeLayout) -> str:
 netns add {node.network_namespace}
 link add {node.host_interface} type veth peer name eth0 netns {node.network_namespace}
 link set {node.host_interface} master {layout.bridge} up
-route add {node.pod_cidr} via {node.address} dev {layout.bridge} onlink
+route replace {node.pod_cidr} via {node.address} dev {layout.bridge} onlink
 """
 
 
@@ -91,22 +91,6 @@ def node_exists(node: NodeLayout) -> bool:
 
 def link_exists(node: NodeLayout) -> bool:
     return Path(f"/sys/class/net/{node.host_interface}").exists()
-
-
-def namespace_id(node: NodeLayout) -> int | None:
-    """Identifies the node's network namespace (its inode); None if there is none."""
-    try:
-        return Path(f"/run/netns/{node.network_namespace}").stat().st_ino
-    except FileNotFoundError:
-        return None
-
-
-def namespace_of(pid: int) -> int | None:
-    """Identifies the network namespace of a process; None if the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino
-    except OSError:
-        return None
 
 
 def create_bridge(layout: Layout) -> None:

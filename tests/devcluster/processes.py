@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARKER = "DEVCLUSTER"
+COMPONENT = "DEVCLUSTER_COMPONENT"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 # $DEVCLUSTER_RECORD gets "pid start-time boot-id"; exec keeps pid and start time. The name in the second field of
@@ -116,19 +117,24 @@ def reap() -> None:
     _children[:] = [child for child in _children if child.poll() is None]
 
 
-def marked(marker: str) -> list[ProcessId]:
-    """All processes that carry the cluster's marker in their environment."""
+def marked(marker: str) -> dict[ProcessId, str]:
+    """All processes that carry the cluster's marker in their environment, with the component they belong to.
+
+    A runtime's shims count to the runtime that started them.
+    """
     wanted = f"{MARKER}={marker}".encode()
-    found = []
+    found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            environ = (entry / "environ").read_bytes()
+            environ = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if wanted in environ.split(b"\0") and (process := identify(int(entry.name))) is not None:
-            found.append(process)
+        if wanted in environ and (process := identify(int(entry.name))) is not None:
+            prefix = f"{COMPONENT}=".encode()
+            names = [item.removeprefix(prefix).decode() for item in environ if item.startswith(prefix)]
+            found[process] = names[0] if names else ""
     return found
 
 

@@ -24,8 +24,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from devcluster.cluster import LightCluster
 from devcluster.control_plane import kubeconfig
+from devcluster.light import LightCluster
 from devcluster.proxy_http import Head, read_head, relay_body
 from devcluster.state import tokens, write_atomic
 

@@ -57,7 +57,7 @@ class Supervisor:
             [*self._enter(component), *component.wrapper, str(program), *component.arguments],
             record=self.record(component.name),
             log=self.log(component.name),
-            environ=self._component_environ(program),
+            environ=self._component_environ(program) | {processes.COMPONENT: component.name},
         )
         return True
 

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from devcluster import Cluster, images
 from devcluster.api import Api
-from devcluster.fixtures import cluster  # noqa: F401
 
+pytest_plugins = ("devcluster.fixtures",)
 pytestmark = pytest.mark.cluster
 
 SECONDS = 60
@@ -81,7 +82,7 @@ def test_up_restarts_what_was_killed(healed: Cluster) -> None:
     healed.kubectl("delete", "configmap", "kept")
 
 
-def test_pods_run_again_after_all_components_were_killed(healed: Cluster, tmp_path: object) -> None:
+def test_pods_run_again_after_all_components_were_killed(healed: Cluster) -> None:
     """Nodes come back as after a power cut: their pods are started anew."""
     image = "llmservice.dev/devcluster/echo:1"
     archive = healed.layout.folder / "echo.tar"

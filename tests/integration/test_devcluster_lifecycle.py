@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from devcluster import Cluster, DevclusterError, LightCluster, cleanup, processes
 from devcluster.layout import Layout
 
@@ -50,7 +51,7 @@ def test_light_cluster_leaves_nothing(name: str) -> None:
 
     light.down()
 
-    assert processes.marked(layout.marker) == []
+    assert not processes.marked(layout.marker)
     assert not layout.folder.exists()
 
 
@@ -71,7 +72,9 @@ def test_light_cluster_does_not_become_a_whole_one(name: str) -> None:
     """The message says what the cluster is and how to mend it."""
     LightCluster(name).up()
 
-    with pytest.raises(DevclusterError, match=f"exists as the light form; run `devcluster down --name {name}`"):
+    with pytest.raises(
+        DevclusterError, match=f"exists as the light form; run `devcluster down --name {name}`"
+    ):
         Cluster(name, nodes=1).up()
 
 
@@ -105,7 +108,7 @@ def test_up_goes_on_after_a_killed_up(name: str, seconds: float) -> None:
 
     cluster.up()
 
-    assert set(cluster.status().values()) == {"running"}
+    assert [name for name, state in cluster.status().items() if state != "running"] == []
 
 
 @pytest.mark.cluster

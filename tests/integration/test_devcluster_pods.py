@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devcluster import Cluster, images
-from devcluster.fixtures import cluster  # noqa: F401
 
+from devcluster import Cluster, images
+
+pytest_plugins = ("devcluster.fixtures",)
 pytestmark = pytest.mark.cluster
 
 ECHO = "llmservice.dev/devcluster/echo:1"
@@ -27,10 +28,16 @@ def namespace(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, WAIT)
-    for pod in (echo_pod("one", cluster.nodes[0]), echo_pod("two", cluster.nodes[0]), echo_pod("three", cluster.nodes[1])):
+    for pod in (
+        echo_pod("one", cluster.nodes[0]),
+        echo_pod("two", cluster.nodes[0]),
+        echo_pod("three", cluster.nodes[1]),
+    ):
         apply(cluster, name, pod)
     service = {"selector": {"app": "echo"}, "ports": [{"port": 80, "targetPort": 8080}]}
-    apply(cluster, name, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "echo"}, "spec": service})
+    apply(
+        cluster, name, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "echo"}, "spec": service}
+    )
     cluster.kubectl("wait", "--for=condition=Ready", "pod", "--all", "-n", name, WAIT)
     yield name
     cluster.kubectl("delete", "namespace", name, WAIT)
@@ -50,10 +57,19 @@ def echo_pod(name: str, node: str | None, *, limits: dict[str, str] | None = Non
         },
     }
     security = {"runAsNonRoot": True, "runAsUser": 2000, "seccompProfile": {"type": "RuntimeDefault"}}
-    spec: dict[str, Any] = {"securityContext": security, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec: dict[str, Any] = {
+        "securityContext": security,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+    }
     if node is not None:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "echo"}}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "echo"}},
+        "spec": spec,
+    }
 
 
 def apply(cluster: Cluster, namespace: str, item: dict[str, Any]) -> None:
@@ -119,7 +135,9 @@ def test_container_over_its_memory_limit_is_killed(cluster: Cluster, namespace: 
 
     with pytest.raises(OSError):  # noqa: PT011 - the server dies in mid-answer, with one of several errors
         get(f"http://{address}:8080/allocate?mib=256")
-    cluster.kubectl("wait", f"--for=jsonpath={{{last}.reason}}=OOMKilled", "pod/hungry", "-n", namespace, WAIT)
+    cluster.kubectl(
+        "wait", f"--for=jsonpath={{{last}.reason}}=OOMKilled", "pod/hungry", "-n", namespace, WAIT
+    )
 
     assert read(cluster, namespace, "pod/hungry", f"{last}.exitCode") == "137"
 
@@ -148,7 +166,9 @@ def test_restricted_namespace_refuses_a_root_pod(cluster: Cluster, namespace: st
 def test_image_goes_to_one_node_only(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     """An image loaded into the first node is not on the second: a pod there cannot start."""
     name = f"llmservice.dev/devcluster/only:{time.time_ns()}"
-    images.write_archive(tmp_path / "only.tar", name=name, program=cluster.program("echo"), environment={"A": name})
+    images.write_archive(
+        tmp_path / "only.tar", name=name, program=cluster.program("echo"), environment={"A": name}
+    )
     cluster.load_image(tmp_path / "only.tar", node=cluster.nodes[0])
     for pod_name, node in (("there", cluster.nodes[0]), ("absent", cluster.nodes[1])):
         pod = echo_pod(pod_name, node)
@@ -157,4 +177,6 @@ def test_image_goes_to_one_node_only(cluster: Cluster, namespace: str, tmp_path:
 
     cluster.kubectl("wait", "--for=condition=Ready", "pod/there", "-n", namespace, WAIT)
     waiting = ".status.containerStatuses[0].state.waiting.reason"
-    cluster.kubectl("wait", f"--for=jsonpath={{{waiting}}}=ErrImageNeverPull", "pod/absent", "-n", namespace, WAIT)
+    cluster.kubectl(
+        "wait", f"--for=jsonpath={{{waiting}}}=ErrImageNeverPull", "pod/absent", "-n", namespace, WAIT
+    )
