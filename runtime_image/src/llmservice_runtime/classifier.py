@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from llmservice_runtime.failure_texts import SYMPTOM, TABLE
+from llmservice_runtime.failure_texts import SPECIFIC, SYMPTOM, TABLE
 from llmservice_runtime.log_parser import GIB, LogLine
 
 MEMORY_CLASSES = frozenset({"KvCacheTooSmall", "OutOfMemory", "DeviceNotEmpty"})
@@ -87,10 +87,10 @@ def classify(ending: Ending, evidence: tuple[Evidence, ...], last_error: str | N
         return _failure(ending, "Hung", ending.hung, stage="serving")
     if ending.stop_requested:
         return _failure(ending, "Stopped", "stopped as asked", stage="stop")
-    if ending.start_timeout is not None:
-        return _failure(ending, "StartTimeout", ending.start_timeout)
     if ending.kernel_oom_kills:
         return _failure(ending, "HostOutOfMemory", _kernel_message(ending))
+    if ending.start_timeout is not None and (best is None or best.rank > SPECIFIC):
+        return _failure(ending, "StartTimeout", ending.start_timeout)  # else it said why, and then would not end
     if best is not None and best.rank < SYMPTOM:
         return _from_evidence(ending, best)
     if ending.signal is not None:

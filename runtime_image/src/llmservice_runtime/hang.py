@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+_HTTP_OK = 200
+
 
 class HangDetector:
-    """Hung: requests run and for `hang_seconds` no token was made or read; or /health was silent for as long.
+    """Hung: requests run and for `hang_seconds` no token was made or read; or /health was not well for as long.
+
+    A dead core behind a living API server answers 503 (vLLM with VLLM_KEEP_ALIVE_ON_ENGINE_DEATH=1).
 
     A reading that could not be taken says nothing about progress, so it neither starts nor ends a hang.
     """
@@ -13,7 +17,8 @@ class HangDetector:
         self._limit = hang_seconds
         self._tokens: float | None = None
         self._stalled_since: float | None = None
-        self._silent_since: float | None = None
+        self._unwell_since: float | None = None
+        self._health: int | None = None
         self._running = 0.0
 
     def read_metrics(self, now: float, *, running: float | None, tokens: float | None) -> None:
@@ -27,12 +32,13 @@ class HangDetector:
         elif self._stalled_since is None:
             self._stalled_since = now
 
-    def read_health(self, now: float, *, answered: bool) -> None:
-        """Whether /health gave any answer."""
-        if answered:
-            self._silent_since = None
-        elif self._silent_since is None:
-            self._silent_since = now
+    def read_health(self, now: float, code: int | None) -> None:
+        """The status code of /health; None: no answer."""
+        self._health = code
+        if code == _HTTP_OK:
+            self._unwell_since = None
+        elif self._unwell_since is None:
+            self._unwell_since = now
 
     def hung(self, now: float) -> str | None:
         """Why the engine counts as hung, or None."""
@@ -43,9 +49,10 @@ class HangDetector:
                 f"{self._running:g} requests run and no token has come for "
                 f"{now - self._stalled_since:.0f} s (limit {self._limit:g} s)"
             )
-        if self._silent_since is not None and now - self._silent_since >= self._limit:
+        if self._unwell_since is not None and now - self._unwell_since >= self._limit:
+            how = "not answered" if self._health is None else f"answered {self._health}"
             return (
-                f"/health has not answered for {now - self._silent_since:.0f} s (limit {self._limit:g} s) "
+                f"/health has {how} for {now - self._unwell_since:.0f} s (limit {self._limit:g} s) "
                 "while the engine's process lives"
             )
         return None

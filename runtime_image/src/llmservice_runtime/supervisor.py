@@ -197,7 +197,7 @@ class Supervisor:
             self._wakeup.wake()
         if self._state.was_ready:
             with self._lock:
-                self._hang.read_health(now, answered=code is not None)
+                self._hang.read_health(now, code)
 
     def _on_load(self, now: float, load: Load) -> None:
         self._state.take_load(load)

@@ -324,7 +324,9 @@ def test_what_the_engine_leaves_behind_is_reaped(start: Start) -> None:
 
 
 def test_output_passes_through_byte_by_byte(start: Start, tmp_path: Path) -> None:
-    out = b"plain\n\xff\xfe not utf-8 \x00\n" + b"long " * 60_000 + b"\n\rbar 1%\rbar 2%\nno newline at the end"
+    out = (
+        b"plain\n\xff\xfe not utf-8 \x00\n" + b"long " * 60_000 + b"\n\rbar 1%\rbar 2%\nno newline at the end"
+    )
     err = b"\x80\n" * 1000 + b"\xe2\x82"
     (tmp_path / "out").write_bytes(out)
     (tmp_path / "err").write_bytes(err)
