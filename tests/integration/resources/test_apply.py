@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from devcluster.fixtures import AnyLightCluster
 from devcluster.errors import CommandError
+from devcluster.fixtures import AnyLightCluster
 from llmservice_operator.engines.vllm import VllmEngine
 from llmservice_operator.resources.children import (
     render_cache_claim,
