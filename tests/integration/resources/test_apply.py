@@ -24,55 +24,12 @@ from llmservice_operator.resources.pod import render_pod_template
 from llmservice_operator.resources.replicas import replicas_to_apply
 from llmservice_operator.resources.revision import Revision, pack, unpack
 from llmservice_operator.resources.types import Identity, Manifest
-from unit.resources.samples import CPU_PLAN, H200_PLAN, SETTINGS, spec
+from unit.resources.samples import CPU_PLAN, H200_PLAN, RICH, SETTINGS, spec
 
 pytestmark = pytest.mark.light
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "rendered"
-RICH: Manifest = {
-    "model": {
-        "uri": "hf://Qwen/Qwen3-8B",
-        "tokenSecret": {"name": "hf"},
-        "cache": {"create": {"size": "50Gi", "accessMode": "ReadWriteMany"}},
-    },
-    "engine": {
-        "apiKeySecret": {"name": "keys"},
-        "args": {"tool-call-parser": "hermes", "seed": "1"},
-        "env": [
-            {"name": "OWN", "value": "$(x)"},
-            {"name": "IP", "valueFrom": {"fieldRef": "status.podIP"}},
-            {"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
-        ],
-    },
-    "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}},
-    "podTemplate": {
-        "labels": {"team": "a"},
-        "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-                    ]
-                }
-            }
-        },
-        "tolerations": [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}],
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": "topology.kubernetes.io/zone",
-                "whenUnsatisfiable": "DoNotSchedule",
-            }
-        ],
-        "resources": {"requests": {"cpu": 8, "ephemeral-storage": "0.5Gi"}, "limits": {"cpu": "16000m"}},
-        "volumes": [
-            {"name": "own", "mountPath": "/data", "secret": "s"},
-            {"name": "scratch", "mountPath": "/scratch", "emptyDir": {"sizeLimit": "1024Mi"}},
-        ],
-        "imagePullSecrets": ["registry"],
-    },
-}
 SPECS = {
     "cpu": ({"model": {"uri": "pvc://models/smollm2"}}, CPU_PLAN),
     "gpu": ({"model": {"uri": "hf://Qwen/Qwen3-8B"}}, H200_PLAN),

@@ -97,6 +97,52 @@ CPU_PLAN = replace(
 )
 
 
+RICH: Manifest = {
+    "model": {
+        "uri": "hf://Qwen/Qwen3-8B",
+        "tokenSecret": {"name": "hf"},
+        "cache": {"create": {"size": "50Gi", "accessMode": "ReadWriteMany"}},
+    },
+    "engine": {
+        "apiKeySecret": {"name": "keys"},
+        "args": {"tool-call-parser": "hermes", "seed": "1"},
+        "env": [
+            {"name": "OWN", "value": "$(x)"},
+            {"name": "IP", "valueFrom": {"fieldRef": "status.podIP"}},
+            {"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
+        ],
+    },
+    "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}},
+    "podTemplate": {
+        "labels": {"team": "a"},
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+                    ]
+                }
+            }
+        },
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+            }
+        ],
+        "resources": {"requests": {"cpu": 8, "ephemeral-storage": "0.5Gi"}, "limits": {"cpu": "16000m"}},
+        "volumes": [
+            {"name": "own", "mountPath": "/data", "secret": "s"},
+            {"name": "scratch", "mountPath": "/scratch", "emptyDir": {"sizeLimit": "1024Mi"}},
+        ],
+        "imagePullSecrets": ["registry"],
+    },
+}
+"""A spec with nearly every field that ends up in a pod."""
+
+
 class RecordedEngine:
     """An engine adapter whose arguments tell what it was given."""
 
