@@ -21,6 +21,37 @@ _GUARDED = ("/v1", "/v2", "/inference")
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _COMPLETION_DEFAULT_TOKENS = 16
 
+# The labels of vllm:cache_config_info in 0.32 whose values the fake does not work out.
+_CACHE_CONFIG = {
+    "_block_size_resolved": "True",
+    "cache_dtype": "auto",
+    "cache_hit_alignment_tokens": "None",
+    "enable_mamba_shared_prefix_checkpoint": "False",
+    "hash_block_size": "None",
+    "is_attention_free": "False",
+    "kv_cache_dtype_skip_layers": "[]",
+    "kv_cache_layout": "None",
+    "kv_offloading_backend": "native",
+    "kv_offloading_size": "None",
+    "kv_sharing_fast_prefill": "False",
+    "mamba_block_size": "None",
+    "mamba_cache_dtype": "auto",
+    "mamba_cache_mode": "none",
+    "mamba_page_size_padded": "None",
+    "mamba_ssm_cache_dtype": "float32",
+    "num_cpu_blocks": "None",
+    "num_gpu_blocks_override": "None",
+    "prefix_cache_retention_interval": "0",
+    "prefix_caching_hash_algo": "sha256",
+    "prefix_match_unit": "None",
+    "replayssm_buffer_len": "16",
+    "skip_page_size_padded": "None",
+    "sliding_window": "None",
+    "swa_bounded_replay": "True",
+    "use_kda_recoverssm": "False",
+    "use_replayssm": "False",
+}
+
 
 class Api:
     """Routes requests to the engine."""
@@ -106,21 +137,18 @@ class Api:
         return HttpResponse(body=page.encode(), content_type=_METRICS_TYPE)
 
     def _cache_config(self) -> dict[str, object]:
-        model = self._model
+        model, arguments = self._model, self._arguments
         return {
-            "_block_size_resolved": True,
+            **_CACHE_CONFIG,
             "block_size": model.block_size,
-            "cache_dtype": "auto",
-            "enable_prefix_caching": self._arguments.enable_prefix_caching,
-            "gpu_memory_utilization": self._arguments.gpu_memory_utilization,
+            "effective_attention_block_size": model.block_size,
+            "enable_prefix_caching": arguments.enable_prefix_caching,
+            "gpu_memory_utilization": arguments.gpu_memory_utilization,
             "kv_cache_max_concurrency": model.kv_cache_tokens / model.max_model_len,
-            "kv_cache_memory_bytes": self._arguments.kv_cache_memory_bytes,
+            "kv_cache_memory_bytes": model.kv_cache_bytes if self._parameters.device == "cpu" else None,
             "kv_cache_size_tokens": model.kv_cache_tokens,
-            "num_cpu_blocks": None,
             "num_gpu_blocks": model.kv_cache_tokens // model.block_size,
-            "num_gpu_blocks_override": None,
-            "prefix_caching_hash_algo": "sha256",
-            "sliding_window": None,
+            "user_specified_block_size": arguments.block_size is not None,
         }
 
     # --- generation
@@ -149,6 +177,7 @@ class Api:
             )
         limit = self._arguments.max_num_queued_reqs
         if limit is not None and self._engine.waiting >= limit:
+            self._metrics.rejections["max_num_queued_reqs"] += 1
             return _error(
                 "The server's queue is full.", HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailableError"
             )

@@ -42,8 +42,10 @@ _COUNTERS = {
 }
 _LABELLED_COUNTERS = {
     "prompt_tokens_by_source": ("source", ("local_compute", "local_cache_hit", "external_kv_transfer")),
+    "prompt_tokens_cached_by_source": ("source", ("device", "host", "p2p", "disk", "external_unspecified")),
     "request_success": ("finished_reason", ("stop", "length", "abort", "error", "repetition")),
 }
+_STARTED = time.time()
 FINISHED_REASONS = _LABELLED_COUNTERS["request_success"][1]
 
 
@@ -86,7 +88,9 @@ class Metrics:
 
     def __init__(self, model: str, max_model_len: int) -> None:
         self._labels = f'{{engine="0",model_name="{model}"}}'
+        self._model = model
         self._created = time.time()
+        self.rejections = {"max_num_queued_reqs": 0.0, "max_num_queued_tokens": 0.0}
         self.counters: dict[str, float] = dict.fromkeys(_COUNTERS, 0.0)
         self.labelled: dict[str, dict[str, float]] = {
             name: dict.fromkeys(values, 0.0) for name, (_, values) in _LABELLED_COUNTERS.items()
@@ -160,6 +164,8 @@ class Metrics:
             full = f"vllm:{name}"
             families.append([*_head(full, "histogram", name), *histogram.lines(full, self._labels)])
             families.append(_family(f"{full}_created", "gauge", name, [(self._labels, self._created)]))
+        rejections = [(self._model_with("reason", key), value) for key, value in self.rejections.items()]
+        families += self._counter("admission_rejections", "Requests refused by a queue limit.", rejections)
         labels = ",".join(
             f'{key}="{value}"' for key, value in sorted({**cache_config, "engine": "0"}.items())
         )
@@ -172,6 +178,10 @@ class Metrics:
             _family(f"{full}_total", "counter", text, samples),
             _family(f"{full}_created", "gauge", text, [(labels, self._created) for labels, _ in samples]),
         ]
+
+    def _model_with(self, label: str, value: str) -> str:
+        """Labels of a series that has no engine."""
+        return f'{{model_name="{self._model}",{label}="{value}"}}'
 
     def _with(self, label: str, value: str) -> str:
         pairs = dict(pair.split("=", 1) for pair in self._labels.strip("{}").split(",", 1))
@@ -192,6 +202,9 @@ def _number(value: float) -> str:
 
 
 def _process_series() -> list[str]:
-    return _family(
-        "process_cpu_seconds_total", "counter", "CPU time spent in seconds.", [("", time.process_time())]
-    )
+    return [
+        *_family(
+            "process_cpu_seconds_total", "counter", "CPU time spent in seconds.", [("", time.process_time())]
+        ),
+        *_family("process_start_time_seconds", "gauge", "Start time since the epoch.", [("", _STARTED)]),
+    ]
