@@ -25,17 +25,15 @@ class ApiError(DevclusterError):
 class Api:
     """Requests as one user; each opens its own connection, so threads may share an instance."""
 
-    def __init__(self, *, server: str, token: str, ca: Path | None) -> None:
+    def __init__(self, *, server: str, token: str, ca: Path) -> None:
         self._url = urlsplit(server)
         self._token = token
         self._ca = ca
 
-    def _connection(self, timeout_seconds: float) -> http.client.HTTPConnection:
-        host, port = self._url.hostname or "", self._url.port
-        if self._url.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
-        context = ssl.create_default_context(cafile=None if self._ca is None else str(self._ca))
-        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=context)
+    def _connection(self, timeout_seconds: float) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=str(self._ca))
+        host = self._url.hostname or ""
+        return http.client.HTTPSConnection(host, self._url.port, timeout=timeout_seconds, context=context)
 
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"

@@ -84,11 +84,9 @@ def node_user(node: str) -> str:
     return f"system:node:{node}"
 
 
-def kubeconfig(*, server: str, token: str, ca_data: str | None, namespace: str = "default") -> str:
+def kubeconfig(*, server: str, token: str, ca_data: str, namespace: str = "default") -> str:
     """A kubeconfig as JSON, which is YAML too; ``ca_data`` is the server's certificate, PEM in base64."""
-    cluster: dict[str, Any] = {"server": server}
-    if ca_data is not None:
-        cluster["certificate-authority-data"] = ca_data
+    cluster = {"server": server, "certificate-authority-data": ca_data}
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -6,8 +6,8 @@
         ... run the program under test with KUBECONFIG=proxy.kubeconfig ...
         proxy.drop_connections()
 
-The first rule that matches a request decides on it. It speaks plain HTTP on a loopback port of its own, and TLS to
-the API server; keep-alive, watches and upgraded connections pass through.
+The first rule that matches a request decides on it. It listens on a loopback port of its own, with the API server's
+own certificate: clients send credentials over TLS only. Keep-alive, watches and upgraded connections pass through.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from devcluster.control_plane import kubeconfig
 from devcluster.light import LightCluster
 from devcluster.proxy_http import Head, read_head, relay_body
-from devcluster.state import tokens, write_atomic
+from devcluster.state import write_atomic
 
 _STATUS_REASONS = {
     409: ("Conflict", "Conflict"),
@@ -77,7 +76,10 @@ class ApiProxy:
         self._cluster = cluster
         self._folder = folder or cluster.layout.folder
         self._url = urlsplit(cluster.layout.server)
-        self._tls = ssl.create_default_context(cafile=str(cluster.layout.folder / "pki" / "apiserver.crt"))
+        pki = cluster.layout.folder / "pki"
+        self._client_tls = ssl.create_default_context(cafile=str(pki / "apiserver.crt"))
+        self._server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._server_tls.load_cert_chain(pki / "apiserver.pem")
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -92,8 +94,9 @@ class ApiProxy:
     def __enter__(self) -> Self:
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        token = tokens(self._cluster.layout, [])["admin"]
-        write_atomic(self.kubeconfig, kubeconfig(server=self.server, token=token, ca_data=None), mode=0o600)
+        document = json.loads(self._cluster.kubeconfig.read_text())
+        document["clusters"][0]["cluster"]["server"] = self.server
+        write_atomic(self.kubeconfig, json.dumps(document, indent=2) + "\n", mode=0o600)
         return self
 
     def __exit__(
@@ -112,7 +115,7 @@ class ApiProxy:
 
     @property
     def server(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"https://127.0.0.1:{self.port}"
 
     @property
     def kubeconfig(self) -> Path:
@@ -137,7 +140,7 @@ class ApiProxy:
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        return await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024, ssl=self._server_tls)
 
     async def _drop(self) -> None:
         for writer in tuple(self._writers):
@@ -166,7 +169,7 @@ class ApiProxy:
         upstream: asyncio.StreamWriter | None = None
         try:
             up_reader, upstream = await asyncio.open_connection(
-                self._url.hostname, self._url.port, ssl=self._tls
+                self._url.hostname, self._url.port, ssl=self._client_tls
             )
             self._writers.add(upstream)
             while await self._exchange(reader, writer, up_reader, upstream):
