@@ -71,7 +71,7 @@ def candidates(case: Case) -> list[Candidate]:
 def _sizes(case: Case, limit: int) -> list[int]:
     said = case.spec.accelerator.parallelism.tensor
     if said != "auto":
-        return [int(said)]
+        return [int(said)] if splits(case, int(said)) is None else []
     return [size for size in SIZES if size <= limit and splits(case, size) is None]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from llmservice_operator.api.conditions import Reason
 from llmservice_operator.engines.versions import known_version
 from llmservice_operator.engines.vllm import canonical_args
-from llmservice_operator.perfmodel.accelerators import find_row, similar_names
+from llmservice_operator.perfmodel.accelerators import CPU, find_row, similar_names
 from llmservice_operator.perfmodel.architecture import UnsupportedModelError, read_architecture
 from llmservice_operator.perfmodel.config_reader import ConfigError
 from llmservice_operator.perfmodel.kv_cache import element_bytes
@@ -62,6 +62,18 @@ def check_accelerator_visible(inputs: PlanInputs) -> Refusal | None:
     )
 
 
+def check_ranks(inputs: PlanInputs) -> Refusal | None:
+    """The CPU row is one rank."""
+    accelerator = inputs.spec.accelerator
+    if CPU not in accelerator.types or accelerator.parallelism.tensor in {"auto", 1}:
+        return None
+    return refuse(
+        Reason.INVALID_SPEC,
+        f"spec.accelerator.parallelism.tensor is {accelerator.parallelism.tensor}, and the cpu row has "
+        "one rank: leave it out",
+    )
+
+
 def check_config_present(inputs: PlanInputs) -> Refusal | None:
     """config.json is there."""
     if inputs.model is not None:
@@ -76,6 +88,7 @@ def check_config_present(inputs: PlanInputs) -> Refusal | None:
 
 FIRST_CHECKS: tuple[Callable[[PlanInputs], Refusal | None], ...] = (
     check_accelerator_names,
+    check_ranks,
     check_config_present,
     check_accelerator_visible,
 )
@@ -176,12 +189,6 @@ def read_wish(inputs: PlanInputs, model: Architecture, switches: Switches) -> Wi
                     Reason.INVALID_SPEC,
                     f"spec.{field} is {value}, above the {longest} tokens that the model's config.json allows; {mend}",
                 )
-    if pin is not None and lowest is not None and pin < lowest:
-        return refuse(
-            Reason.INVALID_SPEC,
-            f"spec.engine.pin.maxModelLen is {pin}, below spec.workload.context.min of {lowest}; raise "
-            "the pin or lower the minimum",
-        )
     wanted = workload.context.max or longest
     context = pin or (wanted if switches.long_context_allowed else min(wanted, longest))
     floor = pin or lowest or min(context, DEFAULT_CONTEXT_FLOOR)

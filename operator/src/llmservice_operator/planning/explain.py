@@ -47,8 +47,8 @@ def _lines(name: str, plan: Plan) -> Iterator[str]:
     yield "memory of one accelerator" if plan.resource_name else "memory of the container"
     yield from _account(plan)
     yield ""
-    yield f"KV cache: {plan.kv_cache_tokens:,} tokens, {plan.max_concurrency:.2f} requests of "
-    f"{knobs.max_model_len:,} tokens at once"
+    held = f"{plan.max_concurrency:.2f} requests of {knobs.max_model_len:,} tokens at once"
+    yield f"KV cache: {plan.kv_cache_tokens:,} tokens, {held}"
     limited = "requested and limited" if plan.host_memory_limited else "requested"
     shared = f", {plan.shm_bytes / GIB:.0f} GiB of /dev/shm" if plan.shm_bytes else ""
     yield f"host: {plan.host_cpu_cores} cores, {plan.host_memory_bytes / GIB:.2f} GiB {limited}{shared}"

@@ -105,8 +105,10 @@ def _cannot_run(case: Case, candidate: Candidate) -> str | None:
     capability = candidate.row.compute_capability or ""
     old = re.fullmatch(r"(\d+)\.(\d+)", capability)
     if old and int(old[1]) < 8 and case.gpu_dtype == "bfloat16":
-        return f"{candidate.row.name} (compute capability {capability}) can't compute in bfloat16; set "
-        "spec.engine.args.dtype to half"
+        return (
+            f"{candidate.row.name} (compute capability {capability}) can't compute in bfloat16; "
+            "set spec.engine.args.dtype to half"
+        )
     return None
 
 

@@ -1,0 +1,89 @@
+"""The CPU row."""
+
+import pytest
+
+from unit.perfmodel.samples import SMOLLM2, load_config, on, planned, refused
+
+GIB = 1 << 30
+CPU = on("cpu", workload={"context": {"max": 2048}})
+
+
+def limited(memory: str) -> dict[str, object]:
+    return {**CPU, "podTemplate": {"resources": {"limits": {"memory": memory}}}}
+
+
+def test_smollm2_gets_the_cache_that_the_engine_reported() -> None:
+    plan = planned(SMOLLM2, CPU, engine_version="0.32.0")
+
+    assert (plan.env, plan.kv_cache_tokens, plan.max_concurrency) == (
+        {"VLLM_CPU_KVCACHE_SPACE": "1"},
+        23_296,
+        11.38,
+    )
+
+
+def test_memory_is_requested_and_limited() -> None:
+    plan = planned(SMOLLM2, CPU)
+
+    assert plan.host_memory_limited
+    assert plan.host_memory_bytes == 4 * GIB
+
+
+def test_the_terms_add_up_to_the_containers_memory() -> None:
+    plan = planned(SMOLLM2, CPU)
+
+    assert sum(term.size_bytes for term in plan.memory) == plan.total_bytes == plan.host_memory_bytes
+
+
+def test_float32_unless_the_user_says_so() -> None:
+    assert planned(SMOLLM2, CPU).engine_args == (("dtype", "float32"),)
+
+
+def test_the_users_dtype_halves_the_weights() -> None:
+    bf16 = planned(SMOLLM2, {**CPU, "engine": {"args": {"dtype": "bfloat16"}}})
+
+    assert bf16.weights_bytes * 2 == planned(SMOLLM2, CPU).weights_bytes
+    assert bf16.engine_args == ()
+
+
+def test_no_accelerator_is_asked_for() -> None:
+    plan = planned(SMOLLM2, CPU)
+
+    assert (plan.resource_name, plan.accelerators_per_replica) == ("", 0)
+
+
+@pytest.mark.parametrize("memory", ["4Gi", "6Gi", "16Gi"])
+def test_a_given_limit_is_kept(memory: str) -> None:
+    plan = planned(SMOLLM2, limited(memory))
+
+    assert plan.host_memory_bytes == int(memory.removesuffix("Gi")) * GIB
+
+
+def test_a_larger_limit_gives_a_larger_cache() -> None:
+    small, large = planned(SMOLLM2, limited("4Gi")), planned(SMOLLM2, limited("6Gi"))
+
+    assert small.kv_cache_tokens < large.kv_cache_tokens
+
+
+def test_a_limit_that_holds_no_cache_is_refused_with_the_shortfall() -> None:
+    refusal = refused(SMOLLM2, limited("2Gi"))
+
+    assert refusal.reason == "DoesNotFit"
+    assert (
+        "of the container's limit of 2.00 GiB (spec.podTemplate.resources.limits.memory)" in refusal.message
+    )
+
+
+def test_concurrency_widens_the_cache() -> None:
+    spec = {**CPU, "workload": {"context": {"max": 2048}, "concurrency": {"min": 64}}}
+
+    plan = planned(SMOLLM2, spec)
+
+    assert plan.max_concurrency >= 64
+    assert plan.knobs.max_num_seqs >= 64
+
+
+def test_a_context_nobody_asked_for_is_bounded() -> None:
+    plan = planned(load_config("Qwen--Qwen3-0.6B"), on("cpu"))
+
+    assert plan.knobs.max_model_len == 8192

@@ -1,0 +1,194 @@
+"""What is refused, by which reason and in which words."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmservice_operator.planning.types import MemoryCorrection, NodeAccelerators
+from unit.perfmodel.samples import SMOLLM2, catalogue, load_config, on, planned, refused
+
+LLAMA_8B = "meta-llama--Meta-Llama-3.1-8B"
+LLAMA_70B = "meta-llama--Meta-Llama-3.1-70B"
+H200 = on("nvidia-h200")
+
+
+@pytest.mark.parametrize(
+    ("config", "spec", "reason", "words"),
+    [
+        (SMOLLM2, on("nvidia-h20"), "UnknownAccelerator", "'nvidia-h20', which is no row of the catalogue"),
+        (SMOLLM2, {}, "AcceleratorRequired", "spec.accelerator.types is empty"),
+        (None, H200, "ModelConfigUnavailable", "put it into a ConfigMap"),
+        ({**SMOLLM2, "hidden_size": 0}, H200, "InvalidModelConfig", "hidden_size is 0"),
+        ({**SMOLLM2, "architectures": ["BertModel"]}, H200, "UnsupportedModel", "embedding"),
+        ("deepseek-ai--DeepSeek-V4-Flash", H200, "UnsupportedModel", "compress_ratios"),
+        (SMOLLM2, on("nvidia-l4", workload={"context": {"min": 9000}}), "InvalidSpec", "is 9000, above the 8192"),
+        (SMOLLM2, on("nvidia-l4", engine={"pin": {"maxModelLen": 9000}}), "InvalidSpec", "maxModelLen is 9000"),
+        (SMOLLM2, on("nvidia-l4", engine={"quantization": "awq"}), "InvalidSpec", "has no quantization_config"),
+        (SMOLLM2, on("nvidia-l4", engine={"kvCacheDtype": "int3"}), "InvalidSpec", "kvCacheDtype is 'int3'"),
+        (SMOLLM2, on("nvidia-l4", engine={"args": {"dtype": "int3"}}), "InvalidSpec", "args.dtype is 'int3'"),
+        (
+            SMOLLM2,
+            {"accelerator": {"types": ["nvidia-l4"], "parallelism": {"tensor": 2}}},
+            "InvalidSpec",
+            "9 attention heads don't divide by 2",
+        ),
+        (
+            "Qwen--Qwen3-30B-A3B-FP8",
+            {"accelerator": {"types": ["nvidia-h200"], "parallelism": {"tensor": 8}}},
+            "InvalidSpec",
+            "isn't whole blocks of 128",
+        ),
+        (
+            "openai--gpt-oss-20b",
+            on("nvidia-h100-80gb", engine={"pin": {"gpuMemoryUtilization": 0.95, "maxNumSeqs": 1024}}),
+            "InvalidSpec",
+            "spec.engine.pin.gpuMemoryUtilization is 0.95",
+        ),
+    ],
+)  # fmt: skip
+def test_reason_and_words(config: Any, spec: dict[str, Any], reason: str, words: str) -> None:
+    refusal = refused(config, spec, engine_version="0.19.0")
+
+    assert (refusal.reason, words in refusal.message) == (reason, True), refusal.message
+
+
+@pytest.mark.parametrize(
+    ("config", "spec", "changes"),
+    [(None, H200, {}), (SMOLLM2, {}, {"nodes": ()})],
+)
+def test_what_may_still_come_is_not_certain(
+    config: Any, spec: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    assert not refused(config, spec, **changes).certain
+
+
+def test_nodes_without_accelerators_are_no_misfit() -> None:
+    nodes = (NodeAccelerators(node_name="n", labels={}, allocatable={"cpu": 2}),)
+
+    assert refused(SMOLLM2, nodes=nodes).reason == "NoAcceleratorSeen"
+
+
+def test_a_misfit_tells_the_shortfall() -> None:
+    spec = {"accelerator": {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}}
+
+    refusal = refused(LLAMA_70B, spec)
+
+    assert refusal.reason == "DoesNotFit"
+    assert refusal.shortfall_bytes is not None
+    assert f"{refusal.shortfall_bytes / (1 << 30):.2f} GiB short" in refusal.message
+
+
+def mended(message: str, field: str) -> str:
+    """The value that a refusal offers for a field."""
+    after = message.partition(f"{field} of ")[2]
+    return after.split(";")[0]
+
+
+def test_the_context_that_is_offered_fits() -> None:
+    spec = {"accelerator": {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}}
+    refusal = refused(LLAMA_8B, {**spec, "workload": {"context": {"min": 65_536}}})
+
+    offered = int(mended(refusal.message, "spec.workload.context.min"))
+
+    assert (
+        planned(LLAMA_8B, {**spec, "workload": {"context": {"min": offered}}}).knobs.max_model_len >= offered
+    )
+
+
+def test_the_cache_format_that_is_offered_fits() -> None:
+    spec = {"accelerator": {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}}
+    workload = {"context": {"min": 40_000}}
+    refusal = refused(LLAMA_8B, {**spec, "workload": workload})
+
+    offered = mended(refusal.message, "spec.engine.kvCacheDtype")
+
+    assert planned(LLAMA_8B, {**spec, "workload": workload, "engine": {"kvCacheDtype": offered}})
+
+
+def test_the_accelerator_that_is_offered_fits() -> None:
+    workload = {"context": {"min": 65_536}}
+    spec = {"accelerator": {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}, "workload": workload}
+    refusal = refused(LLAMA_8B, spec)
+
+    offered = mended(refusal.message, "spec.accelerator.types").partition("]")[0].removeprefix("[")
+
+    assert planned(LLAMA_8B, on(offered, workload=workload)).accelerator.name == offered
+
+
+def test_a_mistyped_accelerator_finds_its_neighbour() -> None:
+    assert "did you mean nvidia-h200" in refused(SMOLLM2, on("nvidia-h20")).message
+
+
+def test_the_cpu_row_is_one_rank() -> None:
+    refusal = refused(SMOLLM2, {"accelerator": {"types": ["cpu"], "parallelism": {"tensor": 3}}})
+
+    assert (refusal.reason, "the cpu row has one rank" in refusal.message) == ("InvalidSpec", True)
+
+
+def test_a_card_that_lacks_a_format_is_refused_by_name() -> None:
+    old = replace(catalogue()[4], name="nvidia-t4", compute_capability="7.5")
+
+    refusal = refused(SMOLLM2, on("nvidia-t4"), catalogue=(old,))
+
+    assert "can't compute in bfloat16; set spec.engine.args.dtype to half" in refusal.message
+
+
+def test_the_engines_own_length_is_obeyed() -> None:
+    correction = MemoryCorrection(
+        failure_class="KvCacheTooSmall", estimated_max_model_len=5000, stage="profile"
+    )
+
+    plan = planned(LLAMA_8B, on("nvidia-l4", workload={"context": {"max": 8192}}), correction=correction)
+
+    assert plan.knobs.max_model_len <= 5000
+
+
+def test_a_length_below_the_minimum_is_refused() -> None:
+    correction = MemoryCorrection(
+        failure_class="KvCacheTooSmall", estimated_max_model_len=5000, stage="profile"
+    )
+
+    refusal = refused(LLAMA_8B, on("nvidia-l4", workload={"context": {"min": 8192}}), correction=correction)
+
+    assert refusal.reason == "DoesNotFit"
+    assert "5,000 tokens" in refusal.message
+
+
+@pytest.mark.parametrize("stage", ["warmup", "capture", "serving"])
+def test_a_late_shortage_lowers_utilisation_and_batch(stage: str) -> None:
+    before = planned(LLAMA_8B, on("nvidia-h100-80gb"))
+
+    after = planned(
+        LLAMA_8B,
+        on("nvidia-h100-80gb"),
+        correction=MemoryCorrection(failure_class="OutOfMemory", stage=stage),
+    )
+
+    assert (after.knobs.gpu_memory_utilization or 0) < (before.knobs.gpu_memory_utilization or 0)
+    assert after.knobs.max_num_seqs < before.knobs.max_num_seqs
+
+
+def test_a_card_that_is_not_empty_is_used_as_far_as_it_is_free() -> None:
+    words = "Free memory on device cuda:0 (60.00/80.00 GiB) on startup is less than desired GPU memory utilization"
+    correction = MemoryCorrection(failure_class="DeviceNotEmpty", stage="load", message=words)
+
+    plan = planned(LLAMA_8B, on("nvidia-h100-80gb"), correction=correction)
+
+    assert (plan.knobs.gpu_memory_utilization or 1) <= 0.75
+
+
+def test_more_cache_than_a_start_had_is_not_promised() -> None:
+    correction = MemoryCorrection(
+        failure_class="KvCacheTooSmall", kv_cache_available_bytes=1 << 30, stage="profile"
+    )
+
+    plan = planned(LLAMA_8B, on("nvidia-h200", workload={"context": {"min": 2048}}), correction=correction)
+
+    assert plan.knobs.max_model_len <= (1 << 30) // 131_072
+
+
+def test_a_hub_config_is_named_in_the_refusal() -> None:
+    refusal = refused({**load_config(LLAMA_8B), "vocab_size": None}, H200)
+
+    assert "(test)" in refusal.message

@@ -1,0 +1,35 @@
+"""Plans as JSON and back."""
+
+import json
+
+import pytest
+
+from llmservice_operator.planning.serialize import plan_from_json, plan_to_json
+from unit.perfmodel.samples import SMOLLM2, on, planned
+
+SPECS = {
+    "cpu": on("cpu"),
+    "gpu": on("nvidia-h200"),
+    "mig": on("nvidia-h100-80gb", engine={"kvCacheDtype": "fp8"}),
+}
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+def test_the_round_trip_is_exact(spec: dict[str, object]) -> None:
+    plan = planned(SMOLLM2, spec)
+
+    assert plan_from_json(json.loads(json.dumps(plan_to_json(plan)))) == plan
+
+
+def test_fields_of_a_newer_release_are_ignored() -> None:
+    plan = planned(SMOLLM2, on("cpu"))
+    values = plan_to_json(plan)
+    values["speed"] = {"ttft_seconds": 1}
+    values["knobs"]["swap"] = 4
+
+    assert plan_from_json(values) == plan
+
+
+def test_what_is_no_plan_is_refused() -> None:
+    with pytest.raises((KeyError, TypeError)):
+        plan_from_json({"accelerator": {}})
