@@ -1,45 +1,26 @@
 """An API server with our CRD, and what it says of every bad object."""
 
 import re
-import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from devcluster import LightCluster
 from devcluster.fixtures import AnyLightCluster, light_cluster  # noqa: F401
 from integration.api.bad_objects import FOLDER
-
-CRD = Path(__file__).parents[3] / "crds" / "llmservices.yaml"
-
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+from integration.api.kubectl import Kubectl, program_for
 
 
 @pytest.fixture(scope="session")
-def kubectl(light_cluster: AnyLightCluster) -> Kubectl:  # noqa: F811
+def kubectl(light_cluster: AnyLightCluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:  # noqa: F811
     """Run kubectl on the cluster; the caller looks at the exit code."""
-    own = isinstance(light_cluster, LightCluster)
-    program = str(light_cluster.program("kubectl")) if own else shutil.which("kubectl")
-    assert program is not None, "kubectl is not on PATH"
-
-    def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        command = [program, f"--kubeconfig={light_cluster.kubeconfig}", *arguments]
-        return subprocess.run(command, input=stdin, text=True, capture_output=True, timeout=60, check=False)
-
-    return run
+    cache: Path = tmp_path_factory.mktemp("kubectl")
+    return Kubectl(program=program_for(light_cluster), kubeconfig=light_cluster.kubeconfig, cache=cache)
 
 
 @pytest.fixture(scope="session")
 def crd(kubectl: Kubectl) -> None:
-    """Our CRD, established."""
-    for arguments in (
-        ("apply", "--server-side", "--force-conflicts", "-f", str(CRD)),
-        ("wait", "--for=condition=Established", "--timeout=30s", "crd/llmservices.llmservice.dev"),
-    ):
-        result = kubectl(*arguments)
-        assert result.returncode == 0, result.stderr
+    """Our CRD, ready to be used."""
+    kubectl.install_crd()
 
 
 @pytest.fixture(scope="session")

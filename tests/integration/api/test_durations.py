@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.api.conftest import Kubectl
+from integration.api.kubectl import Kubectl
 
 pytestmark = pytest.mark.light
 

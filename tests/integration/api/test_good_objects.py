@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.api.conftest import Kubectl
+from integration.api.kubectl import Kubectl
 
 pytestmark = pytest.mark.light
 

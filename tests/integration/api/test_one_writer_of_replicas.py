@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from integration.api.conftest import Kubectl
+from integration.api.kubectl import Kubectl
 
 pytestmark = pytest.mark.light
 
