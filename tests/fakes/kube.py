@@ -155,17 +155,13 @@ class FakeKube:
     def _apply(self, manifest: Mapping[str, Any], *, force: bool, status: bool) -> dict[str, Any]:
         where = _where(manifest)
         stored = self._objects.get(where)
-        if stored is None and manifest["metadata"].get("uid"):
-            raise ConflictError(409, "Conflict", "uid mismatch: no existing object was found")
         fresh = stored is None
         stored = copy.deepcopy(stored) if stored else self._new(manifest)
-        if not fresh:
-            self._check_preconditions(stored, manifest)
         named = kube_fields.leaves(manifest, status=status)
         owner = (self.manager, "Apply", "status" if status else "")
         self._settle_conflicts(stored, named, owner, force=force)
         gone = stored.owners.get(owner, set()) - set(named)
-        for path in gone:
+        for path in sorted(gone, key=kube_fields.is_key):
             if not any(path in paths for other, paths in stored.owners.items() if other != owner):
                 kube_fields.remove(stored.obj, path)
         for path, value in named.items():

@@ -18,7 +18,7 @@ KEYED_LISTS: Mapping[str, tuple[str, ...]] = {
     "volumeMounts": ("mountPath",),
     "volumes": ("name",),
 }
-ATOMIC_MAPS = frozenset({"selector", "nodeSelector", "data", "valueFrom", "series", "regarding"})
+ATOMIC_MAPS = frozenset({"selector", "nodeSelector", "valueFrom", "regarding"})
 SYSTEM_METADATA = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"}
 )
@@ -39,6 +39,9 @@ def leaves(manifest: Mapping[str, Any], *, status: bool) -> dict[Path, Any]:
             below = {k: v for k, v in value.items() if k not in SYSTEM_METADATA}
             if not below:
                 continue
+        if name == "data" and manifest["kind"] == "ControllerRevision":
+            named[("f", name),] = value
+            continue
         named.update(_leaves(name, below, (("f", name),)))
     return named
 
@@ -105,26 +108,23 @@ def read(obj: Any, path: Path) -> Any:
 
 def remove(obj: dict[str, Any], path: Path) -> None:
     """Take one field away, and the maps and list items that are empty without it."""
-    parents = [(obj, path[0])]
-    for position in range(1, len(path)):
-        below = read(obj, path[:position])
-        if below is None:
-            return
-        parents.append((below, path[position]))
-    for where, (kind, name) in reversed(parents):
+    chain: list[Any] = [obj, *(read(obj, path[: n + 1]) for n in range(len(path)))]
+    if any(each is None for each in chain):
+        return
+    for position in range(len(path) - 1, -1, -1):
+        where, (kind, name) = chain[position], path[position]
         if kind == "f":
             where.pop(name, None)
-            if where:
-                return
         else:
-            keys = json.loads(name)
-            item = next((i for i in where if all(i.get(k, "TCP") == v for k, v in keys.items())), None)
-            if item is not None and set(item) - set(keys):
-                return
-            if item is not None:
-                where.remove(item)
-            if where:
-                return
+            # The very item: it may have lost the keys that it was found by.
+            where[:] = [item for item in where if item is not chain[position + 1]]
+        if where:
+            return
+
+
+def is_key(path: Path) -> bool:
+    """Whether the field is one of those by which its list item is told from the others."""
+    return len(path) > 1 and path[-2][0] == "k" and path[-1][1] in json.loads(path[-2][1])
 
 
 def fields_v1(paths: set[Path]) -> dict[str, Any]:

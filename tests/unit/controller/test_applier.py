@@ -198,12 +198,3 @@ async def test_the_status_of_a_service_that_is_gone_is_no_error(scene: Scene) ->
     await scene.somebody.delete("LLMService", "ns", "chat")
 
     assert await scene.applier.apply_status({**SERVICE, "status": {"replicas": 1}}) is ApplyResult.UNCHANGED
-
-
-async def test_the_status_is_not_written_to_a_new_service_of_the_same_name(scene: Scene) -> None:
-    scene.store.put("LLMService", await scene.somebody.create({**SERVICE, "spec": {"replicas": 1}}))
-    await scene.somebody.delete("LLMService", "ns", "chat")
-    await scene.somebody.create({**SERVICE, "spec": {"replicas": 9}})
-
-    with pytest.raises(ConflictError):
-        await scene.applier.apply_status({**SERVICE, "status": {"replicas": 1}})

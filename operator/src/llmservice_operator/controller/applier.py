@@ -83,9 +83,7 @@ class Applier:
         result = ApplyResult.UNCHANGED
         if observed is not None and observed.get("status", {}) != desired["status"]:
             try:
-                # The uid is a precondition: a service of the same name may have taken its place.
-                exact = {**desired, "metadata": {**metadata, "uid": observed["metadata"]["uid"]}}
-                self._store.put(kind, await self._kube.apply_status(exact))
+                self._store.put(kind, await self._kube.apply_status(desired))
                 result = ApplyResult.UPDATED
             except NotFoundError:
                 result = ApplyResult.UNCHANGED
