@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -79,27 +79,15 @@ class Buildah:
         """See Builder."""
         base = base_image(self._folder)
         environ = storage(work)
-        with timed(f"buildah build {recipe.reference}"):
-            run(self._bud(recipe, base, secrets), environ=environ, cwd=self._folder)
-        with timed("archive"):
-            run(
-                [
-                    "buildah",
-                    "push",
-                    "--quiet",
-                    recipe.reference,
-                    f"docker-archive:{archive}:{recipe.reference}",
-                ],
-                environ=environ,
-            )
-
-    @staticmethod
-    def _bud(recipe: Recipe, base: str, secrets: Secrets) -> Sequence[str]:
-        return (
+        # Committed straight into the archive: by way of buildah's storage each layer would be unpacked and packed again.
+        target = f"docker-archive:{archive}:{recipe.reference}"
+        command = [
             "buildah", "bud", "--isolation", "chroot", "--network", "host", "--layers=false", "--quiet",
             "--build-arg", f"BASE={base}", *secrets.arguments(),
-            "--file", str(ROOT / recipe.dockerfile), "--tag", recipe.reference, str(ROOT),
-        )  # fmt: skip
+            "--file", str(ROOT / recipe.dockerfile), "--tag", target, str(ROOT),
+        ]  # fmt: skip
+        with timed(f"buildah build {recipe.reference}"):
+            run(command, environ=environ, cwd=self._folder)
 
 
 def storage(work: Path) -> Mapping[str, str]:

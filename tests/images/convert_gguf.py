@@ -16,7 +16,7 @@ _NOT_OURS = ("quantization_config", "_name_or_path", "_model_name_or_path", "id2
 def main() -> None:
     """Convert the one GGUF file found under the folder of extra packages."""
     packages, out = Path(sys.argv[1]), Path(sys.argv[2])
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
     sys.path.append(str(packages))
     # Found only now that the path is set, and only by the engine's interpreter.
     import torch  # type: ignore[import-not-found]
