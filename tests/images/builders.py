@@ -79,7 +79,7 @@ class Buildah:
         """See Builder."""
         base = base_image(self._folder)
         environ = storage(work)
-        # Committed straight into the archive: by way of buildah's storage each layer would be unpacked and packed again.
+        # Committed straight into the archive: by way of buildah's storage each layer is unpacked and packed again.
         target = f"docker-archive:{archive}:{recipe.reference}"
         command = [
             "buildah", "bud", "--isolation", "chroot", "--network", "host", "--layers=false", "--quiet",
