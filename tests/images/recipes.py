@@ -8,7 +8,6 @@ from pathlib import Path
 
 REGISTRY = "ghcr.io/llmservice"
 ENGINE_VERSION = "0.32.0"
-_LEFT_OUT = {"__pycache__", "build", "dist"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,12 @@ def files(root: Path, inputs: Iterable[str]) -> Iterator[Path]:
         elif path.is_dir():
             for inner in sorted(path.rglob("*")):
                 parts = inner.relative_to(path).parts
-                if inner.is_file() and not _LEFT_OUT.intersection(parts) and ".egg-info" not in str(inner):
+                if inner.is_file() and not any(_is_left_out(part) for part in parts):
                     yield inner
         else:
             raise FileNotFoundError(f"{name}: an image is made from it, but it is not in the source tree")
+
+
+def _is_left_out(part: str) -> bool:
+    """What tools leave beside sources; .dockerignore names the same."""
+    return part == "__pycache__" or part.startswith(".") or part.endswith(".egg-info")

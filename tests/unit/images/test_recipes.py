@@ -43,11 +43,14 @@ def test_a_moved_file_changes_the_hash(tree: Path) -> None:
     assert content_hash(tree, recipe(), salt="s") != before
 
 
-def test_bytecode_does_not_change_the_hash(tree: Path) -> None:
+@pytest.mark.parametrize(
+    "left", ["__pycache__/a.cpython-311.pyc", ".mypy_cache/a.json", "thing.egg-info/PKG-INFO"]
+)
+def test_what_tools_leave_behind_does_not_change_the_hash(tree: Path, left: str) -> None:
     before = content_hash(tree, recipe(), salt="s")
 
-    (tree / "src" / "__pycache__").mkdir()
-    (tree / "src" / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"\0")
+    (tree / "src" / left).parent.mkdir()
+    (tree / "src" / left).write_bytes(b"\0")
 
     assert content_hash(tree, recipe(), salt="s") == before
 
