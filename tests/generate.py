@@ -1,0 +1,76 @@
+"""`make generate` and `make verify`: everything that is made by a tool, made anew.
+
+python -m generate           writes it
+python -m generate --check   writes it, and fails with the names of the files that were not as they are now
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CRD = ROOT / "crds" / "llmservices.yaml"
+CHART_CRD = ROOT / "charts" / "llmservice-operator" / "files" / "llmservices.yaml"
+REFERENCE = ROOT / "operator" / "docs" / "reference"
+LLMSERVICE = str(Path(sys.executable).with_name("llmservice"))
+
+GENERATED = (CRD.parent, CHART_CRD.parent, REFERENCE, ROOT / "tests" / "golden")
+"""Folders whose files are compared before and after; hand-written neighbours do not change by themselves."""
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def crd() -> None:
+    text = output(sys.executable, "-m", "llmservice_operator.api.crd")
+    CRD.write_text(text)
+    CHART_CRD.write_text(text)
+
+
+def golden_manifests() -> None:
+    output(sys.executable, "-m", "golden.manifests.render")
+
+
+def reference() -> None:
+    output(sys.executable, "-m", "integration.api.explain")
+
+
+def plans() -> None:
+    for sample in ("qwen3-8b", "smollm2"):
+        text = output(LLMSERVICE, "plan", "-f", f"crds/samples/{sample}.yaml")
+        (REFERENCE / f"plan-{sample}.txt").write_text(
+            f"$ llmservice plan -f crds/samples/{sample}.yaml\n{text}"
+        )
+
+
+GENERATORS: tuple[Callable[[], None], ...] = (crd, golden_manifests, plans, reference)
+
+
+def contents() -> dict[Path, bytes]:
+    def files() -> Iterator[Path]:
+        for folder in GENERATED:
+            yield from (
+                path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+            )
+
+    return {path: path.read_bytes() for path in files()}
+
+
+def main() -> int:
+    before = contents()
+    for generator in GENERATORS:
+        generator()
+    after = contents()
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    for path in changed:
+        print(f"written anew: {path.relative_to(ROOT)}")
+    if changed and "--check" in sys.argv[1:]:
+        print("These were not what their sources say. They are now: look at the difference and commit it.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
