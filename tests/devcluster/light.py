@@ -123,10 +123,9 @@ class LightCluster:
 
     def down(self) -> None:
         """Ends and removes the cluster and all its data; no error if there is none."""
-        with self._registry.locked(self.name):
-            spec = self._registry.find(self.name)
-            if spec is not None:
-                cleanup.destroy(Layout(root=self._registry.root, spec=spec))
+        spec = self._registry.find(self.name)
+        if spec is not None:
+            self._destroy(spec)
 
     def _choose_slot(self, taken: set[int]) -> int:
         return choose_slot(taken, routed=[], loopback_is_free=network.loopback_is_free)
@@ -214,5 +213,9 @@ class LightCluster:
         """Removes clusters of test processes that were killed before they could."""
         for spec in self._registry.orphans():
             self._say(f"removing cluster {spec.name!r}: the test process that owned it is gone")
-            with self._registry.locked(spec.name):
-                cleanup.destroy(Layout(root=self._registry.root, spec=spec))
+            self._destroy(spec)
+
+    def _destroy(self, spec: Spec) -> None:
+        with self._registry.locked(spec.name):
+            cleanup.destroy(Layout(root=self._registry.root, spec=spec))
+            self._registry.release(spec)

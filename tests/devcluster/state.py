@@ -14,13 +14,15 @@ from pathlib import Path
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout, Spec
 from devcluster.processes import ProcessId
+from devcluster.slots import Slots
 
 
 class Registry:
     """All clusters under one state folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, slots: Slots | None = None) -> None:
         self.root = root
+        self._slots = slots or Slots()
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -62,13 +64,30 @@ class Registry:
         cannot become the wanted one.
         """
         with self.locked("registry"):
+            folder = self.root / wanted.name
             found = self.find(wanted.name)
             if found is not None:
                 spec = merge(found, wanted)
+                if not self._slots.claim(spec.slot, folder):
+                    raise DevclusterError(
+                        f"the addresses of cluster {spec.name!r} (slot {spec.slot}) went to another cluster while it "
+                        f"was down; run `devcluster down --name {spec.name}` and make it anew"
+                    )
             else:
-                spec = replace(wanted, slot=choose({spec.slot for spec in self.all()}))
-            write_atomic(self.root / spec.name / "cluster.json", json.dumps(spec.to_json(), indent=2) + "\n")
+                folder.mkdir(parents=True, exist_ok=True)
+                spec = replace(wanted, slot=self._claim_new(folder, choose))
+            write_atomic(folder / "cluster.json", json.dumps(spec.to_json(), indent=2) + "\n")
             return spec
+
+    def _claim_new(self, folder: Path, choose: Callable[[set[int]], int]) -> int:
+        while True:
+            slot = choose({spec.slot for spec in self.all()} | self._slots.taken())
+            if self._slots.claim(slot, folder):
+                return slot
+
+    def release(self, spec: Spec) -> None:
+        """Gives the slot of a cluster back whose folder has been removed."""
+        self._slots.release(spec.slot, self.root / spec.name)
 
     def orphans(self) -> list[Spec]:
         """Clusters whose owning test process is gone."""

@@ -125,7 +125,7 @@ def test_proxy_resets_before_the_request(light_cluster: LightCluster, proxy: Api
     proxy.add(Rule(method="POST", reset=True))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "never"}}
 
-    with pytest.raises(OSError, match="reset|closed|EOF"):
+    with pytest.raises(OSError, match=r"reset|closed|EOF"):
         client(proxy, light_cluster).request("POST", "/api/v1/namespaces/default/configmaps", body)
 
     with pytest.raises(CommandError, match="NotFound"):
@@ -137,7 +137,7 @@ def test_proxy_loses_the_answer(light_cluster: LightCluster, proxy: ApiProxy) ->
     proxy.add(Rule(method="POST", reset=True, after=True))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "done-anyway"}}
 
-    with pytest.raises(OSError, match="reset|closed|EOF"):
+    with pytest.raises(OSError, match=r"reset|closed|EOF"):
         client(proxy, light_cluster).request("POST", "/api/v1/namespaces/default/configmaps", body)
 
     assert light_cluster.kubectl("get", "configmap", "done-anyway", "-o", "name") == "configmap/done-anyway\n"

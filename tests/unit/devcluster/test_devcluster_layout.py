@@ -84,7 +84,7 @@ def test_too_many_nodes_are_refused() -> None:
 
 
 def test_unknown_accelerator_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DevclusterError, match="'nvidia-h2000' is not known; known: .*nvidia-h200"):
+    with pytest.raises(DevclusterError, match=r"'nvidia-h2000' is not known; known: .*nvidia-h200"):
         validate(name="a", nodes=1, gpus=1, gpu_type="nvidia-h2000")
 
 

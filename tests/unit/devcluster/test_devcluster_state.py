@@ -8,6 +8,7 @@ import pytest
 
 from devcluster.errors import DevclusterError
 from devcluster.layout import Layout, Spec
+from devcluster.slots import Slots
 from devcluster.state import Registry, merge, tokens, write_atomic
 
 
@@ -15,19 +16,23 @@ def spec(**values: object) -> Spec:
     return Spec(**({"name": "dev", "slot": 0} | values))  # type: ignore[arg-type]
 
 
+def registry_in(root: Path) -> Registry:
+    return Registry(root, slots=Slots(root.parent / f"{root.name}-slots"))
+
+
 def first_free(taken: set[int]) -> int:
     return next(slot for slot in range(9) if slot not in taken)
 
 
 def test_claimed_cluster_is_found_again(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
+    registry = registry_in(tmp_path)
     claimed = registry.claim(spec(nodes=2, gpus=8), choose=first_free)
 
     assert registry.find("dev") == claimed
 
 
 def test_two_clusters_get_two_slots(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
+    registry = registry_in(tmp_path)
 
     slots = [registry.claim(spec(name=name), choose=first_free).slot for name in ("a", "b", "a")]
 
@@ -57,11 +62,11 @@ def test_unreadable_record_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         DevclusterError, match=r"dev/cluster.json cannot be read .*devcluster down --name dev"
     ):
-        Registry(tmp_path).find("dev")
+        registry_in(tmp_path).find("dev")
 
 
 def test_cluster_of_a_dead_process_is_an_orphan(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
+    registry = registry_in(tmp_path)
     registry.claim(spec(name="left", owner=[2**22 + 1, 1]), choose=first_free)
     registry.claim(spec(name="mine"), choose=first_free)
 
@@ -80,7 +85,7 @@ def test_tokens_stay_the_same_and_are_private(tmp_path: Path) -> None:
 
 def _append(root: Path, path: Path) -> None:
     for _ in range(20):
-        with Registry(root).locked("x"):
+        with registry_in(root).locked("x"):
             path.write_text(str(int(path.read_text()) + 1))
 
 
@@ -97,3 +102,47 @@ def test_lock_admits_one_at_a_time(tmp_path: Path) -> None:
 
     assert counter.read_text() == "60"
     assert [path.name for path in tmp_path.iterdir()] == ["counter"]
+
+
+def test_slot_of_another_state_folder_is_not_taken_again(tmp_path: Path) -> None:
+    slots = Slots(tmp_path / "slots")
+    first, second = (Registry(tmp_path / name, slots=slots) for name in ("a", "b"))
+
+    found = [registry.claim(spec(), choose=first_free).slot for registry in (first, second)]
+
+    assert found == [0, 1]
+
+
+def test_slot_of_a_removed_cluster_is_free_again(tmp_path: Path) -> None:
+    """Also when its claim was left: the folder is gone."""
+    slots = Slots(tmp_path / "slots")
+    (tmp_path / "cluster").mkdir()
+    assert slots.claim(0, tmp_path / "cluster")
+    (tmp_path / "cluster").rmdir()
+    (tmp_path / "next").mkdir()
+
+    assert slots.taken() == set()
+    assert slots.claim(0, tmp_path / "next")
+
+
+def test_slot_is_given_back_by_its_cluster_only(tmp_path: Path) -> None:
+    slots = Slots(tmp_path / "slots")
+    slots.claim(0, tmp_path)
+
+    slots.release(0, tmp_path / "other")
+
+    assert slots.taken() == {0}
+
+
+def test_cluster_that_lost_its_slot_says_how_to_mend(tmp_path: Path) -> None:
+    """A restart of the machine forgets claims."""
+    slots = Slots(tmp_path / "slots")
+    registry = Registry(tmp_path / "a", slots=slots)
+    registry.claim(spec(), choose=first_free)
+    slots.release(0, tmp_path / "a" / "dev")
+    slots.claim(0, tmp_path)
+
+    with pytest.raises(
+        DevclusterError, match="went to another cluster while it was down; run `devcluster down"
+    ):
+        registry.claim(spec(), choose=first_free)
