@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser(tuple(every)).parse_args(argv)
     try:
         if arguments.command == "build":
-            wanted = list(every.values()) if arguments.image == "all" else [every[arguments.image]]
+            all_of_them = [recipe for recipe in every.values() if not recipe.on_request]
+            wanted = all_of_them if arguments.image == "all" else [every[arguments.image]]
             print(*build(wanted), sep="\n")
         elif arguments.command == "model":
             print(make((arguments.out or default_folder()).resolve()))

@@ -4,6 +4,7 @@
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE}
 COPY tests/fakes/engine /opt/fake-engine
+RUN python3 -m compileall -q /opt/fake-engine
 ENV PYTHONPATH=/opt/fake-engine \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
