@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from llmservice_runtime.engine_http import parse_load
 from llmservice_runtime.log_parser import GIB, parse
 from llmservice_runtime.memory_facts import EngineFacts, fold

@@ -90,7 +90,9 @@ def classify(ending: Ending, evidence: tuple[Evidence, ...], last_error: str | N
     if ending.kernel_oom_kills:
         return _failure(ending, "HostOutOfMemory", _kernel_message(ending))
     if ending.start_timeout is not None and (best is None or best.rank > SPECIFIC):
-        return _failure(ending, "StartTimeout", ending.start_timeout)  # else it said why, and then would not end
+        return _failure(
+            ending, "StartTimeout", ending.start_timeout
+        )  # else it said why, and then would not end
     if best is not None and best.rank < SYMPTOM:
         return _from_evidence(ending, best)
     if ending.signal is not None:

@@ -39,11 +39,11 @@ class Prober(threading.Thread):
         self._on_health, self._on_load = on_health, on_load
         self._look_now = threading.Event()
         self._stopped = False
-        self._next_load = self._next_weights = 0.0
+        self._next_weights = 0.0
+        self._last_load = float("-inf")
 
     def look_now(self) -> None:
         """Read again at once."""
-        self._next_load = 0.0
         self._look_now.set()
 
     def stop(self) -> None:
@@ -65,11 +65,14 @@ class Prober(threading.Thread):
             if now >= self._next_weights and self._state.step in {"import", "load"}:
                 self._next_weights = now + _WEIGHTS_SECONDS
                 self._state.sample_weights(storage_read_bytes(os.getpid()))
-        elif now >= self._next_load:
+        elif now - self._last_load >= self._load_period():
+            self._last_load = now
             load = self._client.load()
-            now = self._clock.monotonic()
-            self._next_load = now + (_SERVING_SECONDS if phase == DRAINING else self._load_seconds)
-            self._on_load(now, load)
+            self._on_load(self._clock.monotonic(), load)
+
+    def _load_period(self) -> float:
+        # Asked anew each time: a drain that begins during a reading must not wait for the next slow one.
+        return 0.0 if self._state.phase == DRAINING else self._load_seconds
 
     def _interval(self) -> float:
         if self._state.phase != STARTING:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from llmservice_runtime.build import build
 
 ROOT = Path(__file__).parents[3]

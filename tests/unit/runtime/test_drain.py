@@ -1,6 +1,7 @@
 """When a stopping engine may be told to go, on a clock that the test moves."""
 
 import pytest
+
 from llmservice_runtime.drain import Drain
 
 MINIMUM, TIMEOUT = 5.0, 300.0

@@ -1,6 +1,7 @@
 """A hung engine, a busy one and an idle one, on a clock that the test moves."""
 
 import pytest
+
 from llmservice_runtime.hang import HangDetector
 
 LIMIT = 120.0

@@ -1,6 +1,7 @@
 """One line of log → data, over versions and devices. Texts from vLLM's source at the named versions."""
 
 import pytest
+
 from llmservice_runtime.log_parser import GIB, parse, split_prefix, version_known
 from llmservice_runtime.memory_facts import EngineFacts, fold
 
@@ -11,19 +12,23 @@ def gib(value: float) -> int:
 
 CORE = "(EngineCore pid=77) INFO 11-29 23:00:00 "
 SUMMARY_026 = (
-    CORE
-    + "[gpu_worker.py:741] Free memory on device (139.29/139.8 GiB) on startup. Desired GPU memory utilization is "
-    "(0.92, 128.62 GiB). Actual usage is 15.0 GiB for weight, 1.78 GiB for peak activation, 0.22 GiB for non-torch "
+    CORE + "[gpu_worker.py:741] Free memory on device (139.29/139.8 GiB) on startup. Desired GPU memory "
+    "utilization is "
+    "(0.92, 128.62 GiB). Actual usage is 15.0 GiB for weight, 1.78 GiB for peak activation, 0.22 GiB for "
+    "non-torch "
     "memory, and 0.99 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with "
-    "`--kv-cache-memory=118624224359` (110.48 GiB) to fit into requested memory, or `--kv-cache-memory=130080611840` "
+    "`--kv-cache-memory=118624224359` (110.48 GiB) to fit into requested memory, or "
+    "`--kv-cache-memory=130080611840` "
     "(121.15 GiB) to fully utilize gpu memory. Current kv cache memory in use is 111.61 GiB."
 )
 SUMMARY_033 = (
-    CORE
-    + "[gpu_worker.py:1045] Free memory on device (139.29/139.8 GiB) on startup. Desired GPU memory utilization "
-    "is (0.92, 128.62 GiB). Actual usage is 15.5 GiB for consumed memory (weights + non-torch), 2.75 GiB for peak "
+    CORE + "[gpu_worker.py:1045] Free memory on device (139.29/139.8 GiB) on startup. Desired GPU memory "
+    "utilization "
+    "is (0.92, 128.62 GiB). Actual usage is 15.5 GiB for consumed memory (weights + non-torch), 2.75 GiB "
+    "for peak "
     "activation, and 0.99 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with "
-    "`--kv-cache-memory=1` (1.0 GiB) to fit into requested memory, or `--kv-cache-memory=2` (2.0 GiB) to fully utilize "
+    "`--kv-cache-memory=1` (1.0 GiB) to fit into requested memory, or `--kv-cache-memory=2` (2.0 GiB) to "
+    "fully utilize "
     "gpu memory. Current kv cache memory in use is 110.4 GiB."
 )
 
@@ -69,8 +74,8 @@ ONE_LINE = [
         id="weights without the word memory",
     ),
     pytest.param(
-        CORE
-        + "[weight_utils.py:1108] Filesystem type for checkpoints: EXT4. Checkpoint size: 0.25 GiB. Available "
+        CORE + "[weight_utils.py:1108] Filesystem type for checkpoints: EXT4. Checkpoint size: 0.25 GiB. "
+        "Available "
         "RAM: 20.29 GiB.",
         {"checkpoint": gib(0.25)},
         id="checkpoint size",
@@ -86,8 +91,8 @@ ONE_LINE = [
         id="graph estimate",
     ),
     pytest.param(
-        CORE
-        + "[kv_cache_utils.py:1148] GPU KV cache size: 914,304 tokens, Maximum concurrency for 8,192 tokens per "
+        CORE + "[kv_cache_utils.py:1148] GPU KV cache size: 914,304 tokens, Maximum concurrency for 8,192 "
+        "tokens per "
         "request: 111.61x",
         {"kv_tokens": 914304, "max_model_len": 8192, "max_concurrency": 111.61},
         id="KV size, joined line since 0.28",
@@ -103,8 +108,8 @@ ONE_LINE = [
         id="concurrency, second of two lines before 0.28",
     ),
     pytest.param(
-        CORE
-        + "[kv_cache_planning.py:1405] Auto-fit max_model_len: reduced from 131072 to 40960 to fit in available "
+        CORE + "[kv_cache_planning.py:1405] Auto-fit max_model_len: reduced from 131072 to 40960 to fit in "
+        "available "
         "KV cache memory (5.1 GiB)",
         {"max_model_len": 40960},
         id="auto-fitted length",
@@ -115,26 +120,28 @@ ONE_LINE = [
         id="graphs",
     ),
     pytest.param(
-        CORE
-        + "[gpu_worker.py:1004] CUDA graph pool memory: 0.56 GiB (actual), 1.19 GiB (estimated), difference: 0.63 "
+        CORE + "[gpu_worker.py:1004] CUDA graph pool memory: 0.56 GiB (actual), 1.19 GiB (estimated), "
+        "difference: 0.63 "
         "GiB (112.5%).",
         {"cuda_graph": gib(0.56), "cuda_graph_estimate": gib(1.19)},
         id="graphs, actual and estimated",
     ),
     pytest.param(
-        "(Worker pid=5) INFO 11-29 23:52:00 [cpu_worker.py:262] Explicitly set (1.0/23.42) GiB for KV cache on node 0.",
+        "(Worker pid=5) INFO 11-29 23:52:00 [cpu_worker.py:262] Explicitly set (1.0/23.42) GiB for KV "
+        "cache on node 0.",
         {"kv_cache": gib(1.0), "total": gib(23.42)},
         id="CPU, KV by the variable",
     ),
     pytest.param(
-        "(Worker pid=5) INFO 11-29 23:52:00 [cpu_worker.py:262] Auto set (20.1/23.42) GiB for KV cache on node 0, with "
+        "(Worker pid=5) INFO 11-29 23:52:00 [cpu_worker.py:262] Auto set (20.1/23.42) GiB for KV cache on "
+        "node 0, with "
         "21.55 GiB requested memory for the worker. 1.45 GiB memory was consumed by non-kv usages.",
         {"kv_cache": gib(20.1), "total": gib(23.42), "requested": gib(21.55)},
         id="CPU, KV by the fraction",
     ),
     pytest.param(
-        CORE
-        + "[gpu_worker.py:664] Initial free memory 79.1 GiB, reserved 20.0 GiB memory for KV Cache as specified "
+        CORE + "[gpu_worker.py:664] Initial free memory 79.1 GiB, reserved 20.0 GiB memory for KV Cache as "
+        "specified "
         "by kv_cache_memory_bytes config and skipped memory profiling.",
         {"free": gib(79.1), "kv_cache": gib(20.0)},
         id="KV bytes given by the flag",
@@ -157,7 +164,8 @@ def test_a_line_gives_its_values(line: str, values: dict[str, float | str]) -> N
         "INFO",
         '(APIServer pid=1) INFO:     127.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK',
         CORE
-        + "[loggers.py:276] Engine 000: Avg prompt throughput: 1.0 tokens/s, Running: 3 reqs, GPU KV cache usage: 2.0%",
+        + "[loggers.py:276] Engine 000: Avg prompt throughput: 1.0 tokens/s, Running: 3 reqs, GPU KV cache "
+        "usage: 2.0%",
         "\ufffd\ufffd\x00 KV cache size: many tokens",
         "(" * 4000,
     ],
@@ -201,7 +209,7 @@ def test_a_line_begins_a_step(line: str, step: str) -> None:
     "line",
     [
         "(APIServer pid=1) INFO 11-29 23:00:00 [entry.py:139] Starting vLLM server on http://0.0.0.0:8000",
-        "(APIServer pid=1) INFO 11-29 23:00:00 [api_server.py:500] Starting vLLM API server 0 on http://0.0.0.0:8000",
+        "(APIServer pid=1) INFO 11-29 23:00:00 [a.py:500] Starting vLLM API server 0 on http://0.0.0.0:8000",
         "(APIServer pid=1) INFO:     Application startup complete.",
     ],
 )
@@ -240,8 +248,8 @@ def test_the_summary_of_0_26_gives_every_term() -> None:
 def test_the_joined_terms_since_0_28_are_taken_apart() -> None:
     facts = facts_of(
         CORE + "[model_runner.py:429] Model loading took 15.0 GiB memory and 2.659747 seconds",
-        CORE
-        + "[gpu_worker.py:1004] CUDA graph pool memory: 0.99 GiB (actual), 1.0 GiB (estimated), difference: 0.01 "
+        CORE + "[gpu_worker.py:1004] CUDA graph pool memory: 0.99 GiB (actual), 1.0 GiB (estimated), "
+        "difference: 0.01 "
         "GiB (1.0%).",
         SUMMARY_033,
     )
@@ -254,8 +262,10 @@ def test_of_several_ranks_the_fullest_counts() -> None:
     facts = facts_of(
         "(Worker_TP0 pid=1) INFO 11-29 23:00:00 [gpu_worker.py:773] Available KV cache memory: 40.5 GiB",
         "(Worker_TP1 pid=2) INFO 11-29 23:00:00 [gpu_worker.py:773] Available KV cache memory: 40.1 GiB",
-        "(Worker_TP0 pid=1) INFO 11-29 23:00:00 [model_runner.py:429] Model loading took 7.5 GiB memory and 1.0 seconds",
-        "(Worker_TP1 pid=2) INFO 11-29 23:00:00 [model_runner.py:429] Model loading took 7.4 GiB memory and 1.0 seconds",
+        "(Worker_TP0 pid=1) INFO 11-29 23:00:00 [model_runner.py:429] Model loading took 7.5 GiB memory "
+        "and 1.0 seconds",
+        "(Worker_TP1 pid=2) INFO 11-29 23:00:00 [model_runner.py:429] Model loading took 7.4 GiB memory "
+        "and 1.0 seconds",
     )
 
     assert (facts.kv_cache_bytes, facts.weights_bytes) == (gib(40.1), gib(7.5))
@@ -267,8 +277,8 @@ def test_the_two_lines_before_0_28_give_what_the_joined_line_gives() -> None:
         CORE + "[kv_cache_utils.py:1319] Maximum concurrency for 131,072 tokens per request: 5.23x",
     )
     joined = facts_of(
-        CORE
-        + "[kv_cache_utils.py:1148] GPU KV cache size: 188,640 tokens, Maximum concurrency for 131,072 tokens per "
+        CORE + "[kv_cache_utils.py:1148] GPU KV cache size: 188,640 tokens, Maximum concurrency for 131,072 "
+        "tokens per "
         "request: 5.23x"
     )
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from llmservice_runtime.classifier import Failure
 from llmservice_runtime.config import Config, ConfigError, ExpectedDevice, parse_config, split_command
 from llmservice_runtime.devices import Device, parse_devices, wrong_accelerator
@@ -29,7 +30,8 @@ def test_all_settings_are_read() -> None:
     config = parse_config(
         json.dumps(
             {
-                "schema": 1, "service": "ns/name", "revision": "name-abc123", "engine": "vllm", "engineVersion": "0.32.0",
+                "schema": 1, "service": "ns/name", "revision": "name-abc123", "engine": "vllm",
+                "engineVersion": "0.32.0",
                 "enginePort": 8001, "supervisorPort": 9411, "startBudgetSeconds": 10, "drainTimeoutSeconds": 20,
                 "drainMinimumSeconds": 3, "hangSeconds": 40, "memoryFailureHoldSeconds": 50, "weightsBytes": 269000000,
                 "modelPath": "/models/m", "aNewKey": True,
@@ -230,19 +232,17 @@ def test_kernel_kills_are_counted_by_cgroup_v2_and_v1(tmp_path: Path, text: str,
 
 
 def test_load_is_summed_over_the_engines_of_the_page() -> None:
-    page = "\n".join(
-        [
-            "# TYPE vllm:num_requests_running gauge",
-            'vllm:num_requests_running{engine="0",model_name="a b}"} 2.0',
-            'vllm:num_requests_running{engine="1",model_name="a b}"} 1.0',
-            'vllm:num_requests_waiting{engine="0",model_name="m"} 4.0',
-            'vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} 4.0',
-            'vllm:generation_tokens_total{engine="0",model_name="m"} 1e+03',
-            'vllm:prompt_tokens_total{engine="0",model_name="m"} 500.0',
-            'vllm:iteration_tokens_total_sum{engine="0",model_name="m"} 1500.0',
-            'vllm:iteration_tokens_total_count{engine="0",model_name="m"} 9.0',
-        ]
-    )
+    page = """
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="a b}"} 2.0
+vllm:num_requests_running{engine="1",model_name="a b}"} 1.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 4.0
+vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} 4.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 1e+03
+vllm:prompt_tokens_total{engine="0",model_name="m"} 500.0
+vllm:iteration_tokens_total_sum{engine="0",model_name="m"} 1500.0
+vllm:iteration_tokens_total_count{engine="0",model_name="m"} 9.0
+"""
 
     assert parse_load(page) == Load(running=3.0, waiting=4.0, tokens=3000.0)
 

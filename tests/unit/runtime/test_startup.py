@@ -1,6 +1,7 @@
 """Steps and weights of a start, on a clock that the test moves."""
 
 import pytest
+
 from llmservice_runtime.startup import StartupTimer, WeightsTracker, next_step
 
 

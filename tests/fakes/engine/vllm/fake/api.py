@@ -170,8 +170,10 @@ class Api:
         )
         if room < 1 or asked > room:
             return _error(
-                f"This model's maximum context length is {self._model.max_model_len} tokens. However, you requested "
-                f"{asked} output tokens and your prompt contains {prompt_tokens} input tokens. Please reduce the length "
+                f"This model's maximum context length is {self._model.max_model_len} tokens. However, you "
+                "requested "
+                f"{asked} output tokens and your prompt contains {prompt_tokens} input tokens. Please "
+                "reduce the length "
                 "of the input prompt or the number of requested output tokens.",
                 HTTPStatus.BAD_REQUEST,
             )

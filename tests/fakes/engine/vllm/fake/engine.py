@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections import deque
@@ -63,7 +64,7 @@ class Engine:
         self._max_num_seqs, self._kv_cache_tokens = max_num_seqs, kv_cache_tokens
         self._waiting: deque[Request] = deque()
         self.running: list[Request] = []
-        self._work = asyncio.Event()
+        self._work, self._stepped = asyncio.Event(), asyncio.Event()
         self.finished = itertools.count(1)
         self.finished_requests = 0
         self.total_tokens = 0
@@ -120,6 +121,12 @@ class Engine:
         for request in [*self.running, *self._waiting]:
             self._finish(request, "error")
 
+    async def next_step(self, timeout_seconds: float) -> None:
+        """Wait for the end of a step, that long at most."""
+        self._stepped.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stepped.wait(), timeout_seconds)
+
     async def run(self) -> None:
         """Steps for ever."""
         while True:
@@ -131,6 +138,7 @@ class Engine:
             if "hang" in self.faults and self.total_tokens >= self.faults.number("hang", "tokens", 0):
                 await asyncio.Event().wait()
             self._step(time.monotonic())
+            self._stepped.set()
 
     def _admit(self) -> None:
         now = time.monotonic()

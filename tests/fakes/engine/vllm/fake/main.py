@@ -34,8 +34,8 @@ def main(words: Sequence[str]) -> int:
     arguments = command_line.parse(words)
     parameters = settings.read(os.environ)
     faults = fault_texts.parse(os.environ.get("FAKE_ENGINE_FAULT", ""))
-    log = Log("APIServer")
-    log.info("entry.py:88", f"vLLM API server version {parameters.version}, serving model {arguments.model}")
+    api = Log("APIServer")
+    api.info("entry.py:88", f"vLLM API server version {parameters.version}, serving model {arguments.model}")
     if "ignore-sigterm" in faults:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
@@ -43,29 +43,29 @@ def main(words: Sequence[str]) -> int:
     try:
         listener = _bind(arguments)
     except OSError as error:
-        log.raw(traceback(f"OSError: [Errno {error.errno}] {error.strerror}"))
+        api.raw(traceback(f"OSError: [Errno {error.errno}] {error.strerror}"))
         return 1
     worker = _fork_worker() if parameters.worker_process else None
     core = Log("EngineCore", worker)
     try:
         space = os.environ.get("VLLM_CPU_KVCACHE_SPACE")
         model = models.resolve(arguments, parameters, int(space) if space else None)
-        startup.run(startup.Start(arguments, parameters, model, faults, log, core))
+        startup.run(startup.Start(arguments, parameters, model, faults, api, core))
     except models.ModelError as error:
-        log.raw(traceback(f"ValueError: {error}"))
+        api.raw(traceback(f"ValueError: {error}"))
         return 1
     except startup.StartError as error:
-        startup.report_failure(log, core, str(error))
+        startup.report_failure(api, core, str(error))
         return 1
     except KeyboardInterrupt:
-        log.raw(traceback("KeyboardInterrupt: terminated"))
+        api.raw(traceback("KeyboardInterrupt: terminated"))
         return 1
     if "never-ready" in faults:
         _sleep_for_ever()
-    return asyncio.run(_Server(arguments, parameters, model, faults, log, listener).serve())
+    return asyncio.run(_Server(arguments, parameters, model, faults, listener=listener).serve())
 
 
-def _terminated(number: int, frame: object) -> None:
+def _terminated(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt("terminated")
 
 
@@ -104,10 +104,11 @@ class _Server:
         parameters: Parameters,
         model: models.Model,
         faults: Faults,
-        log: Log,
+        *,
         listener: socket.socket,
     ) -> None:
-        self._arguments, self._parameters, self._faults, self._log = arguments, parameters, faults, log
+        self._arguments, self._parameters, self._faults = arguments, parameters, faults
+        self._log = Log("APIServer")
         self._listener = listener
         self._metrics = Metrics(arguments.served_names[0], model.max_model_len)
         default = _CPU_MAX_NUM_SEQS if parameters.device == "cpu" else _CUDA_MAX_NUM_SEQS
@@ -179,13 +180,16 @@ class _Server:
             return
         self._log.error("core.py:1590", "EngineCore encountered a fatal error.\n" + traceback(cause))
         self._log.error("async_llm.py:740", "AsyncLLM output_handler failed.\n" + traceback(
-            "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+            "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace "
+            "(above) for the root cause."
         ))  # fmt: skip
         self._engine.die()
         asyncio.get_running_loop().call_later(_DEAD_SECONDS, self._stop.set)
 
     async def _shut_down(self) -> None:
-        """VLLM 0.32: with a timeout running work completes and new work gets 500; without one all stops at once."""
+        """VLLM 0.32: with a timeout running work completes and new work gets 500; without one all stops "
+        "at once.
+        """
         timeout = self._arguments.shutdown_timeout
         self._log.info("launcher.py:262", "[shutdown] API server: shutdown triggered")
         mode = "drain" if timeout else "abort"
@@ -196,5 +200,5 @@ class _Server:
             return
         deadline = time.monotonic() + timeout
         while (self._engine.running or self._engine.waiting) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+            await self._engine.next_step(deadline - time.monotonic())
         await asyncio.sleep(0.05)  # the last chunks on their way

@@ -11,7 +11,7 @@ from vllm.fake.parameters import Parameters
 
 GIB = 1024**3
 _DTYPE_BYTES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
-_DEFAULT_KV_BYTES_PER_TOKEN = 46_080  # SmolLM2-135M: 30 layers × 3 heads × 64 × K and V × 4 bytes
+_DEFAULT_KV_BYTES_PER_TOKEN = 46_080  # SmolLM2-135M: 30 layers, 3 heads of 64, K and V, 4 bytes
 _DEFAULT_WEIGHTS_BYTES = 269_060_552  # SmolLM2-135M's model.safetensors
 
 
@@ -35,15 +35,16 @@ class Model:
 def resolve(arguments: Arguments, parameters: Parameters, kvcache_space_gib: int | None) -> Model:
     """Sizes as the real engine would find them.
 
-    KV cache: `--kv-cache-memory-bytes`, else `VLLM_CPU_KVCACHE_SPACE` on the CPU, else what the fraction of memory
-    leaves; whole blocks of 128 tokens on the CPU and 16 on CUDA (vLLM 0.32 platforms/cpu.py, v1/core/kv_cache_utils.py).
+    KV cache: `--kv-cache-memory-bytes`, else `VLLM_CPU_KVCACHE_SPACE` on the CPU, else what the fraction of
+    memory leaves; whole blocks of 128 tokens on the CPU and 16 on CUDA (vLLM 0.32 platforms/cpu.py,
+    v1/core/kv_cache_utils.py).
 
     Raises:
         ModelError: for a directory without a config.json.
 
     """
     config = _config(arguments.model)
-    max_position = int(config.get("max_position_embeddings", 8192)) if config else 8192
+    max_position = int(str(config.get("max_position_embeddings", 8192))) if config else 8192
     per_token = parameters.kv_bytes_per_token or _kv_bytes_per_token(config, arguments.dtype)
     weights = parameters.weights_bytes or _weights_bytes(arguments.model)
     block = arguments.block_size or (128 if parameters.device == "cpu" else 16)

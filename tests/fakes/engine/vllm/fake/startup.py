@@ -70,16 +70,19 @@ def _import(start: Start) -> None:
         raise StartError(_not_found(model))
     if "model-gated" in start.faults:
         raise StartError(
-            f"OSError: You are trying to access a gated repo.\nMake sure to have access to it at https://huggingface.co/{model}.\n"
+            f"OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
+            f"https://huggingface.co/{model}.\n"
             f"403 Client Error. (Request ID: Root=1-0)\n\nCannot access gated repo for url "
-            f"https://huggingface.co/{model}/resolve/main/config.json.\nAccess to model {model} is restricted and you "
+            f"https://huggingface.co/{model}/resolve/main/config.json.\nAccess to model {model} is "
+            "restricted and you "
             "are not in the authorized list."
         )
     _step(start, "import", 0)
     start.core.info("core.py:117", f"Initializing a V1 LLM engine (v{version}) with config: model='{model}'")
     if "shm-too-small" in start.faults:
         raise StartError(
-            "RuntimeError: Insufficient space in /dev/shm for shared memory ring buffer: 160 MiB required, 64 MiB free. "
+            "RuntimeError: Insufficient space in /dev/shm for shared memory ring buffer: 160 MiB required, "
+            "64 MiB free. "
             "Increase /dev/shm (e.g. --shm-size or --ipc=host)."
         )
 
@@ -89,7 +92,8 @@ def _not_found(model: str) -> str:
         return f"ValueError: Invalid repository ID or local directory specified: '{model}'."
     return (
         f"OSError: {model} is not a local folder and is not a valid model identifier listed on "
-        "'https://huggingface.co/models'\nIf this is a private repository, make sure to pass a token having permission "
+        "'https://huggingface.co/models'\nIf this is a private repository, make sure to pass a token "
+        "having permission "
         "to this repo either by logging in with `hf auth login` or by passing `token=<your_token>`"
     )
 
@@ -123,7 +127,11 @@ def _load(start: Start) -> None:
 
 
 def _progress(done: int, shards: int) -> None:
-    text = f"Loading safetensors checkpoint shards: {100 * done // shards:3}% Completed | {done}/{shards} [00:00<00:00,  1.00it/s]"
+    percent = 100 * done // shards
+    text = (
+        f"Loading safetensors checkpoint shards: {percent:3}% Completed | {done}/{shards} "
+        "[00:00<00:00,  1.00it/s]"
+    )
     sys.stderr.write(f"\r{text}" if done < shards else f"\r{text}\n")
     sys.stderr.flush()
 
@@ -132,15 +140,21 @@ def _not_empty(start: Start, free: float, requested: float) -> str:
     total, fraction = start.parameters.total_bytes, start.arguments.gpu_memory_utilization
     if start.parameters.device == "cpu":
         return (
-            f"ValueError: Available memory on node 0 ({free / GIB:.2f}/{total / GIB:.2f} GiB) on startup is less than "
-            f"desired CPU memory utilization ({fraction}, {requested / GIB:.2f} GiB). On the CPU backend, the "
-            "`--gpu-memory-utilization` flag controls the fraction of CPU memory reserved (despite its name). To "
-            "resolve: decrease `--gpu-memory-utilization` (e.g. `--gpu-memory-utilization 0.5`) or reduce CPU memory "
+            f"ValueError: Available memory on node 0 ({free / GIB:.2f}/{total / GIB:.2f} GiB) on startup "
+            "is less than "
+            f"desired CPU memory utilization ({fraction}, {requested / GIB:.2f} GiB). On the CPU backend, "
+            "the "
+            "`--gpu-memory-utilization` flag controls the fraction of CPU memory reserved (despite its "
+            "name). To "
+            "resolve: decrease `--gpu-memory-utilization` (e.g. `--gpu-memory-utilization 0.5`) or reduce "
+            "CPU memory "
             "used by other processes."
         )
     return (
-        f"ValueError: Free memory on device cuda:0 ({free / GIB:.2f}/{total / GIB:.2f} GiB) on startup is less than "
-        f"desired GPU memory utilization ({fraction}, {requested / GIB:.2f} GiB). Decrease GPU memory utilization or "
+        f"ValueError: Free memory on device cuda:0 ({free / GIB:.2f}/{total / GIB:.2f} GiB) on startup is "
+        "less than "
+        f"desired GPU memory utilization ({fraction}, {requested / GIB:.2f} GiB). Decrease GPU memory "
+        "utilization or "
         "reduce GPU memory used by other processes."
     )
 
@@ -148,8 +162,10 @@ def _not_empty(start: Start, free: float, requested: float) -> str:
 def _oom(parameters: Parameters) -> str:
     total = parameters.total_bytes / GIB
     return (
-        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
-        f"{total:.2f} GiB of which 1.02 GiB is free. Including non-PyTorch memory, this process has {total - 1.02:.2f} GiB "
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+        "capacity of "
+        f"{total:.2f} GiB of which 1.02 GiB is free. Including non-PyTorch memory, this process has "
+        f"{total - 1.02:.2f} GiB "
         "memory in use."
     )
 
@@ -173,8 +189,10 @@ def _profile(start: Start) -> None:
         core.info("cpu_model_runner.py:92", "Warming up done.")
     if "oom-warmup" in start.faults:
         raise StartError(
-            f"RuntimeError: CUDA out of memory occurred when warming up sampler with {start.arguments.max_num_seqs or 1024} "
-            "dummy requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine."
+            f"RuntimeError: CUDA out of memory occurred when warming up sampler with "
+            f"{start.arguments.max_num_seqs or 1024} "
+            "dummy requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when "
+            "initializing the engine."
         )
 
 
@@ -195,16 +213,21 @@ def _size_kv_cache(start: Start) -> None:
         available = tokens * model.kv_bytes_per_token
     if available <= 0:
         raise StartError(
-            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
-            f"initializing the engine (this flag also controls CPU memory reservation on the CPU backend, despite its name). {_DOCS}"
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` "
+            "when "
+            f"initializing the engine (this flag also controls CPU memory reservation on the CPU backend, "
+            f"despite its name). {_DOCS}"
         )
     if model.max_model_len > tokens:
         needed = model.max_model_len * model.kv_bytes_per_token / GIB
         raise StartError(
-            f"ValueError: To serve at least one request with the model's max seq len ({model.max_model_len}), "
+            f"ValueError: To serve at least one request with the model's max seq len "
+            f"({model.max_model_len}), "
             f"({needed:.2f} GiB KV cache is needed, which is larger than the available KV cache memory "
-            f"({available / GIB:.2f} GiB). Based on the available memory, the estimated maximum model length is {tokens}. "
-            "Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing "
+            f"({available / GIB:.2f} GiB). Based on the available memory, the estimated maximum model "
+            f"length is {tokens}. "
+            "Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) "
+            "or decreasing "
             f"`max_model_len` when initializing the engine. {_DOCS}"
         )
     _kv_size_lines(start, tokens)
@@ -229,7 +252,8 @@ def _warm_up(start: Start) -> None:
         # Standard output and error are two streams: as in a real start, time tells which line came first.
         start.sleep(_STREAMS_APART_SECONDS)
         sys.stderr.write(
-            "\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/51 [00:00<?, ?it/s]"
+            "\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE):   0%|          | 0/51 [00:00<?, "
+            "?it/s]"
         )
         sys.stderr.flush()
         _step(start, "capture", parameters.capture_seconds)
@@ -237,7 +261,8 @@ def _warm_up(start: Start) -> None:
             sys.stderr.write("\n")
             raise StartError(_oom(parameters))
         sys.stderr.write(
-            "\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 51/51 [00:01<00:00]\n"
+            "\rCapturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 51/51 "
+            "[00:01<00:00]\n"
         )
         sys.stderr.flush()
         graphs = parameters.cuda_graph_bytes / GIB
@@ -266,22 +291,29 @@ def _summary(start: Start) -> str:
     non_torch, peak = parameters.non_torch_bytes / GIB, parameters.activation_bytes / GIB
     kv = model.kv_cache_bytes / GIB
     return (
-        f"Free memory on device ({total - 0.5:.2f}/{total:.2f} GiB) on startup. Desired GPU memory utilization is "
-        f"({start.arguments.gpu_memory_utilization}, {requested:.2f} GiB). Actual usage is {weights + non_torch:.2f} GiB for "
+        f"Free memory on device ({total - 0.5:.2f}/{total:.2f} GiB) on startup. Desired GPU memory "
+        "utilization is "
+        f"({start.arguments.gpu_memory_utilization}, {requested:.2f} GiB). Actual usage is "
+        f"{weights + non_torch:.2f} GiB for "
         f"consumed memory (weights + non-torch), {peak:.2f} GiB for peak activation, and "
-        f"{parameters.cuda_graph_bytes / GIB:.2f} GiB for CUDAGraph memory. Replace gpu_memory_utilization config with "
+        f"{parameters.cuda_graph_bytes / GIB:.2f} GiB for CUDAGraph memory. Replace gpu_memory_utilization "
+        "config with "
         f"`--kv-cache-memory={model.kv_cache_bytes}` ({kv:.2f} GiB) to fit into requested memory, or "
-        f"`--kv-cache-memory={model.kv_cache_bytes}` ({kv:.2f} GiB) to fully utilize gpu memory. Current kv cache memory in "
+        f"`--kv-cache-memory={model.kv_cache_bytes}` ({kv:.2f} GiB) to fully utilize gpu memory. Current "
+        "kv cache memory in "
         f"use is {kv:.2f} GiB."
     )
 
 
 def report_failure(api: Log, core: Log, error: str) -> None:
-    """What both processes leave in the log when the core does not come up (v1/engine/core.py, v1/engine/utils.py)."""
+    """What both processes leave in the log when the core does not come up (v1/engine/core.py, "
+    "v1/engine/utils.py).
+    """
     core.error("core.py:1584", "EngineCore failed to start.\n" + traceback(error))
     core.raw("Process EngineCore:\n" + traceback(error))
     api.raw(
         traceback(
-            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}"
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): "
+            "{'EngineCore': 1}"
         )
     )
