@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from llmservice_operator.perfmodel.memory import GIB
-from unit.perfmodel.samples import read_starts, start_account, start_layout, start_model, start_weights
+from llmservice_operator.engines.versions import known_version, memory_rules
+from llmservice_operator.perfmodel.memory import GIB, start_limit
+from unit.perfmodel.samples import (
+    read_starts,
+    start_account,
+    start_batch,
+    start_layout,
+    start_model,
+    start_weights,
+)
 
 STARTS = read_starts("starts.json")
 WEIGHTS = read_starts("weights.json")
@@ -84,3 +92,17 @@ def test_the_kind_is_told_in_words(start: dict[str, Any]) -> None:
     model = start_model(start)
 
     assert ("mixture of experts" in model.kind) == (model.mixture is not None)
+
+
+@each(STARTS)
+def test_no_start_that_worked_is_called_impossible(start: dict[str, Any]) -> None:
+    model = start_model(start)
+
+    limit = start_limit(
+        total_bytes=int(start["memory"]["total_gib"] * GIB),
+        model=model,
+        batch=start_batch(start),
+        rules=memory_rules(known_version(start["engine_version"]).version, model),
+    )
+
+    assert start["utilization"] <= limit

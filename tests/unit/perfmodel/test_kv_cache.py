@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from llmservice_operator.perfmodel.architecture import read_architecture
@@ -80,6 +81,7 @@ def test_a_sliding_group_keeps_its_window_and_the_tokens_in_flight() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in model_names() if "DeepSeek-V4" not in name])
+@examples(deadline=None)
 @given(length=st.integers(1, 200_000), more=st.integers(0, 50_000), pool=st.integers(0, 200 * GIB))
 def test_longer_requests_never_fit_more_often(name: str, length: int, more: int, pool: int) -> None:
     found = layout(name)
@@ -87,6 +89,7 @@ def test_longer_requests_never_fit_more_often(name: str, length: int, more: int,
     assert found.max_concurrency(pool, length) >= found.max_concurrency(pool, length + more)
 
 
+@examples(deadline=None)
 @given(pool=st.integers(0, 200 * GIB), more=st.integers(0, 8 * GIB))
 def test_more_memory_never_shortens_the_longest_request(pool: int, more: int) -> None:
     found = layout("openai--gpt-oss-20b")
@@ -94,6 +97,7 @@ def test_more_memory_never_shortens_the_longest_request(pool: int, more: int) ->
     assert found.longest_request(pool, 131_072) <= found.longest_request(pool + more, 131_072)
 
 
+@examples(deadline=None)
 @given(pool=st.integers(0, 8 * GIB))
 def test_the_longest_request_fits_and_the_next_does_not(pool: int) -> None:
     found = layout("meta-llama--Meta-Llama-3.1-8B")

@@ -10,7 +10,7 @@ Each term is a function with its source. The constants come from starts of vLLM 
 import math
 from dataclasses import dataclass
 
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, ceil_div
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, AttentionCache, ceil_div
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -124,11 +124,16 @@ def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules
 
 
 def graph_bytes(model: Architecture, batch: Batch) -> int:
-    """CUDA graphs: 0.3 GiB and 24 MiB a layer at 512 captured tokens (starts: 0.4 to 1.9 GiB)."""
+    """CUDA graphs at 512 captured tokens: 0.3 GiB and 24 MiB a layer (starts: 0.4 to 1.9 GiB), twice that a layer where
+
+    full and sliding layers alternate among experts (1.55 GiB over 24 layers).
+    """
     if batch.enforce_eager:
         return 0
+    windows = any(isinstance(cache, AttentionCache) and cache.kind == "sliding" for cache in model.caches)
+    layer = 52 * MIB if windows and model.mixture is not None else 24 * MIB
     captured = min(512, 2 * batch.max_num_seqs, batch.max_num_batched_tokens)
-    return int((0.3 * GIB + 24 * MIB * model.num_layers) * max(0.25, captured / 512))
+    return int((0.3 * GIB + layer * model.num_layers) * max(0.25, captured / 512))
 
 
 def non_torch_bytes(batch: Batch, rules: EngineMemoryRules) -> int:
@@ -176,18 +181,27 @@ WORKSPACE_BYTES = 394 * MIB
 
 
 def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    """What must fit outside of the budget for a start to survive: context, graphs that aren't charged, workspace,
+    """What a start needs outside of the budget at the least; with less it dies in its warm-up.
 
-    and the sampler's warm-up, which runs when the pool is already taken.
+    The low ends of what was seen: 0.51 GiB of context (1.5 among ranks), four fifths of the graphs that aren't charged,
+    and the workspace. With experts on runner V1 the sampler's warm-up counts too: its room is taken by the experts'
+    workspaces (gpt-oss-20b dies at 0.95 on an 80-GB H100 with 0.19; dense models with larger samplers start).
     """
-    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch)
-    return context_bytes(batch) + graphs + WORKSPACE_BYTES + sampler_bytes(model, batch, rules)
+    context = int((0.51 if batch.tensor_parallel_size == 1 else 1.5) * GIB)
+    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch) * 4 // 5
+    return context + graphs + WORKSPACE_BYTES + _sampler_outside(model, batch, rules)
+
+
+def _sampler_outside(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    if model.mixture is None or rules.persistent_sampler_buffers:
+        return 0
+    return sampler_bytes(model, batch, rules)
 
 
 def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     """What must fit outside of the budget while it serves."""
     graphs = 0 if rules.graphs_charged else graph_bytes(model, batch)
-    growth = max(growth_bytes(model, batch), sampler_bytes(model, batch, rules))
+    growth = max(growth_bytes(model, batch), _sampler_outside(model, batch, rules))
     return context_bytes(batch) + graphs + WORKSPACE_BYTES + growth
 
 

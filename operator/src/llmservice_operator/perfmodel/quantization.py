@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import cached_property
 from typing import Any
 
 from llmservice_operator.perfmodel.config_reader import ConfigError, ConfigReader
@@ -64,9 +65,36 @@ class Quantization:
         # vLLM gives the head its own class, which only a checkpoint that lists it by name quantises.
         if self.default is None or weight.module == "lm_head":
             return None
-        if any(_matches(weight.module, pattern) for pattern in self.ignored):
-            return None
-        return self.default
+        return None if self._ignores(weight.module) else self.default
+
+    def _ignores(self, module: str) -> bool:
+        """Whether a pattern names this module, one above it, or consecutive parts of its name."""
+        names, pattern = self._ignore_list
+        parts = module.split(".")
+        spans = (
+            ".".join(parts[first:last])
+            for first in range(len(parts))
+            for last in range(first + 1, len(parts) + 1)
+        )
+        return any(span in names for span in spans) or (
+            pattern is not None and pattern.search(f"model.{module}") is not None
+        )
+
+    @cached_property
+    def _ignore_list(self) -> tuple[frozenset[str], re.Pattern[str] | None]:
+        """Plain names, and all wildcards and `re:` patterns as one: lists of a thousand entries are common."""
+        names, patterns = set(), []
+        for entry in self.ignored:
+            bare = bare_name(entry)
+            if entry.startswith("re:"):
+                patterns.append(_valid(entry[3:]))
+            elif "*" in bare:
+                wild = translate(bare).removesuffix(r"\Z")
+                patterns.append(rf"^model\.(?:{wild}|{wild}\..*)\Z")
+            else:
+                names.add(bare)
+        whole = "|".join(f"(?:{each})" for each in patterns if each)
+        return frozenset(names), re.compile(whole) if whole else None
 
 
 UNQUANTIZED = Quantization(method="", default=None)
@@ -80,16 +108,13 @@ def bare_name(module: str) -> str:
     return module
 
 
-def _matches(module: str, pattern: str) -> bool:
-    if pattern.startswith("re:"):
-        try:
-            return re.search(pattern[3:], f"model.{module}") is not None
-        except re.error:
-            return False
-    bare = bare_name(pattern)
-    if "*" in bare:
-        return fnmatchcase(module, bare) or fnmatchcase(module, f"{bare}.*")
-    return module == bare or module.startswith(f"{bare}.") or f".{bare}." in f".{module}."
+def _valid(expression: str) -> str:
+    """A pattern that compiles; empty: it doesn't, and ignores nothing."""
+    try:
+        re.compile(expression)
+    except re.error:
+        return ""
+    return expression
 
 
 def _lookup(module: str, formats: Mapping[str, Format]) -> Format | None:
