@@ -18,7 +18,9 @@ CRD = "customresourcedefinition/llmservices.llmservice.dev"
 
 
 def install(cluster: AnyLightCluster, name: str = NAME, namespace: str = NAMESPACE, **values: Any) -> str:
-    arguments = ("--namespace", namespace, "--create-namespace", *values_arguments(values))
+    # The CRD may stand already: other tests of the session apply it by itself.
+    ownership = ("--take-ownership", "--force-conflicts")
+    arguments = ("--namespace", namespace, "--create-namespace", *ownership, *values_arguments(values))
     return helm("upgrade", "--install", name, str(CHART), *arguments, cluster=cluster)
 
 
@@ -184,7 +186,7 @@ def test_an_upgrade_brings_the_new_crd(release: AnyLightCluster, tmp_path: Path)
     shutil.copytree(CHART, copy)
     crd = copy / "files" / "llmservices.yaml"
     crd.write_text(crd.read_text().replace("    - llmsvc\n", "    - llmsvc\n    - llms\n"))
-    helm("upgrade", NAME, str(copy), "--namespace", NAMESPACE, cluster=release)
+    helm("upgrade", NAME, str(copy), "--namespace", NAMESPACE, "--force-conflicts", cluster=release)
 
     assert "llms" in release.kubectl("get", CRD, "-o", "jsonpath={.spec.names.shortNames}")
 
