@@ -127,10 +127,6 @@ def test_false_and_zero_are_values(value: object) -> None:
     assert differs({"a": value}, {}) == ("a",)
 
 
-def test_true_is_not_one() -> None:
-    assert differs({"a": True}, {"a": 1}) == ("a",)
-
-
 def test_a_port_is_found_without_its_protocol() -> None:
     desired = {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}
 

@@ -3,8 +3,6 @@
 Only what we mean to own is in them: fields that the API server defaults, and fields of others, are left out.
 """
 
-from copy import deepcopy
-
 from llmservice_operator.api.labels import HTTP_PORT_NAME, REVISION_LABEL, SERVICE_LABEL
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.resources.metadata import child_metadata
@@ -21,11 +19,10 @@ REVISION_HISTORY_LIMIT = 2
 
 def stamp(template: Manifest, revision_name: str) -> Manifest:
     """The pod template with its revision's name on it, as label and annotation."""
-    stamped = deepcopy(template)
-    metadata = stamped.setdefault("metadata", {})
-    metadata.setdefault("labels", {})[REVISION_LABEL] = revision_name
-    metadata.setdefault("annotations", {})[REVISION_LABEL] = revision_name
-    return stamped
+    metadata = dict(template["metadata"])
+    for name in ("labels", "annotations"):
+        metadata[name] = {**metadata.get(name, {}), REVISION_LABEL: revision_name}
+    return {**template, "metadata": metadata}
 
 
 def render_deployment(identity: Identity, revision: Revision, replicas: int | None) -> Manifest:

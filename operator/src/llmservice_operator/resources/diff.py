@@ -51,6 +51,8 @@ def list_keys(field: str, items: Sequence[Any]) -> tuple[str, ...] | None:
 
 
 def _differs(desired: Any, observed: Any, path: str, field: str) -> list[str]:
+    if desired == observed:
+        return []
     if isinstance(desired, Mapping) and isinstance(observed, Mapping):
         found: list[str] = []
         for name, value in desired.items():
@@ -104,7 +106,7 @@ def _equal(desired: Any, observed: Any, field: str) -> bool:
     """Whether two values mean the same. The API server leaves out what is empty, and keeps quantities in its
     own form.
     """
-    if desired == observed and isinstance(desired, bool) == isinstance(observed, bool):
+    if desired == observed:
         return True
     if observed is None:
         return desired in (None, "", (), []) or desired == {}

@@ -1,7 +1,8 @@
 """Who manages which field, from `metadata.managedFields` (the FieldsV1 format)."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from llmservice_operator.api.labels import FIELD_MANAGER
@@ -26,7 +27,7 @@ def unwanted(desired: Mapping[str, Any], observed: Mapping[str, Any]) -> tuple[s
     for entry in observed.get("metadata", {}).get("managedFields") or ():
         ours = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
         if ours and not entry.get("subresource"):
-            found += [".".join(path) for path in _missing(entry.get("fieldsV1") or {}, desired, ())]
+            found += [".".join(path) for path in _missing(entry.get("fieldsV1") or {}, desired)]
     return tuple(found)
 
 
@@ -38,30 +39,45 @@ def _holds(fields: Mapping[str, Any], path: _Path) -> bool:
     return True
 
 
-def _missing(fields: Mapping[str, Any], value: Any, path: _Path) -> Iterator[_Path]:
+def _missing(fields: Mapping[str, Any], value: Any) -> list[_Path]:
     """Leaves of a FieldsV1 tree that `value` has not got."""
+    found: list[_Path] = []
     for name, below in fields.items():
-        kind, _, rest = name.partition(":")
-        if kind == "f":
-            if not isinstance(value, Mapping) or rest not in value:
-                yield (*path, rest)
-            else:
-                yield from _missing(below, value[rest], (*path, rest))
-        elif kind == "k":
-            keys = json.loads(rest)
-            items = value if isinstance(value, (list, tuple)) else ()
-            item = next((item for item in items if _matches(item, keys)), None)
-            if item is None:
-                yield (*path, "/".join(str(key) for key in keys.values()))
-            else:
-                yield from _missing(below, item, (*path, str(next(iter(keys.values())))))
-        elif kind == "v":
-            items = value if isinstance(value, (list, tuple)) else ()
-            if json.loads(rest) not in items:
-                yield (*path, rest)
+        kind, text = name[:2], name[2:]
+        if kind == "f:":
+            step, present, held = text, isinstance(value, Mapping) and text in value, None
+            if present:
+                held = value[text]
+        elif kind == "k:":
+            keys = _parsed(text)
+            step = "/".join(str(key) for key in keys.values())
+            held = _item(value, keys)
+            present = held is not None
+        elif kind == "v:":
+            step, held = text, None
+            present = isinstance(value, (list, tuple)) and _parsed(text) in value
+        else:
+            continue
+        if not present:
+            found.append((step,))
+        elif below:
+            found += [(step, *path) for path in _missing(below, held)]
+    return found
 
 
-def _matches(item: Any, keys: Mapping[str, Any]) -> bool:
-    if not isinstance(item, Mapping):
-        return False
-    return all(item.get(name, "TCP" if name == "protocol" else None) == value for name, value in keys.items())
+def _item(value: Any, keys: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The item of a list that has these keys. A port's protocol may be left to the API server's default."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    for item in value:
+        if isinstance(item, Mapping) and all(
+            item.get(name, "TCP" if name == "protocol" else None) == wanted for name, wanted in keys.items()
+        ):
+            return item
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Any:
+    """A key of a list's item, or a value of a set: the same few in every object."""
+    return json.loads(text)

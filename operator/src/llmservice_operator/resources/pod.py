@@ -75,8 +75,7 @@ def render_pod_template(
         "resources": container_resources(plan, template),
         "volumeMounts": list(volumes.mounts),
         **_probes(),
-        # The supervisor's own message is one JSON object; where it could not even start, the log's end has to
-        # do.
+        # The supervisor's own message is one JSON object; where it could not start, the log's end has to do.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": _restricted(),
     }
@@ -128,8 +127,9 @@ def _pod_spec(
 
 
 def engine_image(spec: LLMServiceSpec, plan: Plan, settings: RenderSettings) -> str:
-    """The engine's image: the user's, else the release's for the accelerator. Raises InvalidInputError
-    without one.
+    """The engine's image: the user's, else the release's for the accelerator.
+
+    Raises InvalidInputError where there is none.
     """
     row = plan.accelerator.name
     image = (
@@ -145,8 +145,7 @@ def engine_image(spec: LLMServiceSpec, plan: Plan, settings: RenderSettings) -> 
 
 
 def container_resources(plan: Plan, template: PodTemplate) -> Manifest:
-    """Requests and limits of the engine's container: the plan's, with the user's host resources laid over
-    them.
+    """Requests and limits of the engine's container: the plan's, with the user's host resources over them.
 
     Accelerators are always asked for in full and come from the plan alone. Memory has a limit only where the
     limit is the sizing (the CPU row): elsewhere the page cache of a large load would make the kernel kill a

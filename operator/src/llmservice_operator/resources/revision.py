@@ -130,9 +130,7 @@ def pack(identity: Identity, revision: Revision) -> Manifest:
 
 
 def unpack(manifest: Mapping[str, Any]) -> Revision:
-    """The revision that a ControllerRevision keeps. Raises InvalidInputError for one that is not ours to
-    read.
-    """
+    """The revision that a ControllerRevision keeps. Raises InvalidInputError for one that cannot be read."""
     name = manifest["metadata"]["name"]
     annotations = manifest["metadata"].get("annotations") or {}
     data = manifest.get("data") or {}
@@ -163,9 +161,7 @@ def newest(manifests: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def superfluous(manifests: Iterable[Mapping[str, Any]], in_use: Iterable[str]) -> tuple[str, ...]:
-    """Names of the ControllerRevisions to delete: the oldest beyond the limit, but none that is in use by a
-    pod.
-    """
+    """Names of the ControllerRevisions to delete: the oldest beyond the limit, but none that is in use."""
     used = frozenset(in_use)
     old = sorted(manifests, key=_age_key, reverse=True)[HISTORY_LIMIT:]
     return tuple(manifest["metadata"]["name"] for manifest in old if manifest["metadata"]["name"] not in used)

@@ -17,7 +17,7 @@ def affinity(plan: Plan, user: dict[str, Any] | None) -> Manifest | None:
     """The user's affinity, held to nodes of the planned accelerator as well.
 
     A node has the accelerator if any of the row's labels says so (GPU feature discovery's or a cloud's), so
-    each label is a term: the scheduler takes any one of them. A user's own terms are alternatives too; both
+    each label is a term: the scheduler takes any. A user's own terms are alternatives too; both
     must hold, so every pair becomes one term. `nodeSelector` needs nothing: the scheduler always asks for it
     besides.
     """

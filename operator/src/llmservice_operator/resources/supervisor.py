@@ -29,8 +29,7 @@ STOP_SECONDS = 30
 
 
 def start_budget_seconds(weights_bytes: int, *, local: bool) -> int:
-    """How long a start may take before it counts as failed: a constant, and the weights over slow but honest
-    rates.
+    """How long a start may take: a constant, and the weights over slow but honest rates.
 
     Weights from a hub are written to the cache first and read from there, so both times count.
     """
@@ -86,7 +85,8 @@ def supervisor_config(
 
 
 def literal(text: str) -> str:
-    """The text as it must stand in a container's `args` or `env.value` to arrive as it is: `$(X)` would be
-    expanded.
+    """The text as it must stand in a container's `args` or `env.value` to arrive as it is.
+
+    Kubernetes expands `$(NAME)` there, and reads `$$(` as a plain `$(`.
     """
     return text.replace("$(", "$$(")

@@ -74,9 +74,7 @@ def _cache_source(identity: Identity, cache: Cache | None, settings: RenderSetti
 
 
 def _allowed_host_path(path: str, allowed: tuple[str, ...]) -> str:
-    """The path itself if it lies under an allowed one. `..` is refused rather than resolved: links could
-    mislead it.
-    """
+    """The path if it lies under an allowed one. `..` is refused, not resolved: links could mislead it."""
     field = "spec.model.cache.hostPath"
     if not path.startswith("/") or ".." in path.split("/"):
         raise InvalidInputError(f"{field} is {path[:128]!r}: write an absolute path without '..'")
