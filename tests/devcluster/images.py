@@ -23,14 +23,19 @@ UNPACKED_FACTOR = 3.0
 RESERVE_BYTES = 2 * 1024**3
 _NAME_ANNOTATIONS = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _GZIP_MAGIC = b"\x1f\x8b"
+_LARGEST_DOCUMENT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class ArchiveInfo:
-    """An image archive: the image's full name, its digest if the archive says it, and the room it takes."""
+    """An image archive: the image's full name, its id, and the room it takes.
+
+    The id is the digest of the image's configuration, as in ``crictl images``; empty where the archive holds
+    several platforms.
+    """
 
     name: str
-    digest: str | None
+    image_id: str
     needed_bytes: int
 
 
@@ -134,36 +139,47 @@ def inspect(path: Path) -> ArchiveInfo:
 
 
 def _inspect(path: Path) -> ArchiveInfo:
-    sizes: dict[str, int] = {}
-    packed = 0
-    documents: dict[str, Any] = {}
+    total = packed = 0
+    documents: dict[str, bytes] = {}
     with tarfile.open(path) as archive:
         for member in archive:
-            name = member.name.removeprefix("./")
-            sizes[name] = member.size
             handle = archive.extractfile(member) if member.isfile() else None
             if handle is None:
                 continue
-            if name in {"index.json", "manifest.json"}:
-                documents[name] = json.loads(handle.read())
+            total += member.size
+            if member.size <= _LARGEST_DOCUMENT_BYTES:
+                documents[member.name.removeprefix("./")] = handle.read()
             elif handle.read(2) == _GZIP_MAGIC:
                 packed += member.size
-    stored = sum(sizes.values())
-    needed = int(stored + (stored - packed) + packed * UNPACKED_FACTOR)
-    if "index.json" in documents:
-        entry = documents["index.json"]["manifests"][0]
-        annotations = entry.get("annotations", {})
-        name = next((annotations[key] for key in _NAME_ANNOTATIONS if ":" in annotations.get(key, "")), "")
+    needed = int(total + (total - packed) + packed * UNPACKED_FACTOR)
+    for name, image_id in (_read_oci(documents), _read_docker(documents)):
         if name:
-            return ArchiveInfo(name, entry["digest"], needed)
-    if "manifest.json" in documents and documents["manifest.json"][0].get("RepoTags"):
-        return ArchiveInfo(documents["manifest.json"][0]["RepoTags"][0], None, needed)
-    if documents:
-        raise ImageError(
-            f"{path}: the archive does not say its image's name; push with a full name and tag, "
-            f"as in `buildah push NAME oci-archive:{path.name}:registry/name:tag`"
-        )
-    raise KeyError("neither index.json nor manifest.json inside")
+            return ArchiveInfo(name, image_id, needed)
+    if not {"index.json", "manifest.json"} & documents.keys():
+        raise KeyError("neither index.json nor manifest.json inside")
+    raise ImageError(
+        f"{path}: the archive does not say its image's name; push with a full name and tag, "
+        f"as in `buildah push NAME oci-archive:{path.name}:registry/name:tag`"
+    )
+
+
+def _read_oci(documents: Mapping[str, bytes]) -> tuple[str, str]:
+    """Name and id by index.json of the OCI image layout; empty where it does not say."""
+    if "index.json" not in documents:
+        return "", ""
+    entry = json.loads(documents["index.json"])["manifests"][0]
+    annotations = entry.get("annotations", {})
+    name = next((annotations[key] for key in _NAME_ANNOTATIONS if ":" in annotations.get(key, "")), "")
+    manifest = json.loads(documents.get(f"blobs/{entry['digest'].replace(':', '/')}", b"{}"))
+    return name, manifest.get("config", {}).get("digest", "")
+
+
+def _read_docker(documents: Mapping[str, bytes]) -> tuple[str, str]:
+    """Name and id by manifest.json of `docker save`; its configuration is ``ID.json`` or ``blobs/sha256/ID``."""
+    entry = json.loads(documents.get("manifest.json", b"[{}]"))[0]
+    names = entry.get("RepoTags") or [""]
+    config = entry.get("Config", "").removesuffix(".json").rpartition("/")[2]
+    return names[0], f"sha256:{config}" if config else ""
 
 
 # ── loading ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,34 +209,37 @@ def check_room(info: ArchiveInfo, *, nodes: int, free_bytes: int, where: Path) -
 def load(archive: Path, nodes: Sequence[NodeLayout], *, ctr: Path, say: Callable[[str], None]) -> str:
     """Imports ``archive`` into the nodes that do not have that very image yet; returns its name."""
     info = inspect(archive)
-    missing = [
-        node for node in nodes if info.digest is None or _digest_in(node, info.name, ctr) != info.digest
-    ]
+    missing = [node for node in nodes if not is_loaded(info, loaded_images(node, ctr))]
     if missing:
         where = missing[0].folder
         check_room(info, nodes=len(missing), free_bytes=shutil.disk_usage(where).free, where=where)
     for node in missing:
         say(f"loading {info.name} into {node.name} …")
         output = run([*_ctr(node, ctr), "image", "import", "--index-name", info.name, str(archive)])
-        if _digest_in(node, info.name, ctr) is None:
+        if info.name not in loaded_images(node, ctr):
             raise ImageError(
                 f"{archive}: imported into {node.name}, but not under the name {info.name}: {output}"
             )
     return info.name
 
 
-def _ctr(node: NodeLayout, ctr: Path) -> list[str]:
-    return [str(ctr), "--address", str(node.containerd_socket), "--namespace", "k8s.io"]
+def is_loaded(info: ArchiveInfo, images: Mapping[str, str]) -> bool:
+    """Whether a node's images (name → digest) have this image, and not another of its name.
+
+    The runtime names each image also by its id: both names then lead to the same digest.
+    """
+    return info.name in images and images.get(info.image_id) == images[info.name]
 
 
-def _digest_in(node: NodeLayout, name: str, ctr: Path) -> str | None:
-    """The digest of the image of that name in a node."""
+def loaded_images(node: NodeLayout, ctr: Path) -> dict[str, str]:
+    """Names of a node's images, each with its digest."""
     try:
-        lines = run([*_ctr(node, ctr), "image", "ls", f"name=={name}"]).splitlines()
+        lines = run([*_ctr(node, ctr), "image", "ls"]).splitlines()
     except CommandError as error:
         raise ImageError(f"{node.name} cannot be asked for its images: {error}") from None
-    for line in lines[1:]:
-        fields = line.split()
-        if fields and fields[0] == name:
-            return fields[2]
-    return None
+    rows = [line.split() for line in lines[1:]]
+    return {row[0]: row[2] for row in rows if len(row) > 2}
+
+
+def _ctr(node: NodeLayout, ctr: Path) -> list[str]:
+    return [str(ctr), "--address", str(node.containerd_socket), "--namespace", "k8s.io"]

@@ -163,6 +163,17 @@ def test_restricted_namespace_refuses_a_root_pod(cluster: Cluster, namespace: st
         apply(cluster, namespace, pod)
 
 
+def test_image_that_is_there_is_not_imported_again(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """A second load of the same archive is a look."""
+    assert namespace
+    images.write_archive(tmp_path / "echo.tar", name=ECHO, program=cluster.program("echo"))
+    said: list[str] = []
+
+    images.load(tmp_path / "echo.tar", cluster.layout.nodes, ctr=cluster.program("ctr"), say=said.append)
+
+    assert said == []
+
+
 def test_image_goes_to_one_node_only(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     """An image loaded into the first node is not on the second: a pod there cannot start."""
     name = f"llmservice.dev/devcluster/only:{time.time_ns()}"
