@@ -22,6 +22,8 @@ class FeedForward:
     """The shared expert's output is gated by a vector."""
     dense_beside_experts: bool
     """Every layer has a dense block as well as experts."""
+    latent_size: int = 0
+    """Experts work on a projection of this size rather than on the hidden state; 0: on the hidden state."""
 
 
 def read_gated(config: ConfigReader) -> bool:
@@ -71,6 +73,7 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
         shared_size=shared_size,
         shared_gate=config.has("shared_expert_intermediate_size"),
         dense_beside_experts=config.boolean("enable_moe_block", default=False),
+        latent_size=config.integer("moe_latent_size", default=0, minimum=0),
     )
 
 
@@ -131,14 +134,20 @@ def expert_weights(prefix: str, block: FeedForward, *, hidden_size: int) -> list
             linear=False,
         )
     ]
+    size = block.latent_size or hidden_size
+    if block.latent_size:
+        weights += [
+            Weight(module=f"{prefix}.{name}", rows=size, columns=hidden_size, shard=Shard.REPLICATED)
+            for name in ("fc1_latent_proj", "fc2_latent_proj")
+        ]
     names = ("gate_proj", "up_proj") if block.gated else ("up_proj",)
     for name in (*names, "down_proj"):
         down = name == "down_proj"
         weights.append(
             Weight(
                 module=f"{prefix}.experts.{name}",
-                rows=hidden_size if down else mixture.intermediate_size,
-                columns=mixture.intermediate_size if down else hidden_size,
+                rows=size if down else mixture.intermediate_size,
+                columns=mixture.intermediate_size if down else size,
                 shard=Shard.TENSOR,
                 copies=mixture.experts,
                 expert=True,

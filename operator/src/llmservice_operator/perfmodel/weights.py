@@ -3,6 +3,9 @@
 from llmservice_operator.perfmodel.quantization import Quantization, weight_bytes
 from llmservice_operator.perfmodel.shapes import Architecture
 
+ENGINES_OWN = ("rotary", "kv_b_absorbed")
+"""Ends of the modules that aren't in the checkpoint: the table of angles, and latent attention's split projection."""
+
 
 def rank_weight_bytes(
     architecture: Architecture,
@@ -32,5 +35,5 @@ def quantized_share(architecture: Architecture, quantization: Quantization) -> f
 
 
 def parameter_count(architecture: Architecture) -> int:
-    """Parameters of the language model."""
-    return sum(each.elements(1) for each in architecture.weights)
+    """Parameters of the language model, without the engine's own tables and copies."""
+    return sum(each.elements(1) for each in architecture.weights if not each.module.endswith(ENGINES_OWN))

@@ -1,0 +1,3 @@
+"""An API server with our CRD."""
+
+from integration.api.conftest import crd, kubectl, light_cluster  # noqa: F401
