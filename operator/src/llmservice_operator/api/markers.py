@@ -1,5 +1,6 @@
 """Rules that stand beside a type: each is a validator for Python and a CEL rule of the schema at once."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -203,7 +204,9 @@ class CoreShape:
 
     def _closed(self, value: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            checked = self.model.model_validate(value, by_alias=True, by_name=False)
+            checked = self.model.model_validate_json(
+                json.dumps(value), strict=True, by_alias=True, by_name=False
+            )
         except ValidationError as error:
             raise ValueError("; ".join(told(each, value) for each in error.errors())) from None
         return checked.model_dump(by_alias=True, exclude_unset=True, mode="json")

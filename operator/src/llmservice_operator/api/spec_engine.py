@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from llmservice_operator.api.base import SpecModel
 from llmservice_operator.api.markers import Matches, Rule, Satisfies, cel_string, rules, says
 from llmservice_operator.api.reserved import (
+    FLAG_ALIASES,
     FLAG_MEND,
     FLAG_PATTERN,
     NEGATION_PREFIX,
@@ -195,6 +196,32 @@ class Pin(SpecModel):
     block_size: int | None = Field(default=None, ge=1, le=4_096)
     """Tokens in a block of the KV cache (--block-size). Example: 16."""
 
+
+_COMMAND_MEND = "is a flag of the engine; write it into spec.engine.args"
+_SHORT_FLAGS = tuple(f"-{alias}" for alias in FLAG_ALIASES if 1 < len(alias) <= 3)
+"""vLLM's short flags of several letters. Those of one letter are Python's too: `-q`, `-O`."""
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("--") or word.split("=", maxsplit=1)[0] in _SHORT_FLAGS
+
+
+CommandWord = Annotated[
+    str,
+    Field(min_length=1, max_length=1_024),
+    Satisfies(
+        lambda word: f"{word[:64]!r} {_COMMAND_MEND}" if _is_flag(word) else None,
+        (
+            Rule(
+                rule=(
+                    "!self.startsWith('--') && "
+                    f"!(self.split('=')[0] in [{', '.join(map(cel_string, _SHORT_FLAGS))}])"
+                ),
+                message=_COMMAND_MEND,
+            ),
+        ),
+    ),
+]
 
 _FORMAT = Matches("^[a-z0-9][a-z0-9_-]*$", "must be auto or one of the engine's own words, such as fp8")
 
