@@ -26,7 +26,7 @@ API_KEY = "sk-contract"
 SERVED = "smollm2"
 ARGUMENTS = (
     "--served-model-name", SERVED, "--dtype", "float32", "--max-model-len", "2048", "--api-key", API_KEY,
-    "--shutdown-timeout", "60",
+    "--shutdown-timeout", "60", "--enable-server-load-tracking",
 )  # fmt: skip
 SMOLLM2 = {
     "architectures": ["LlamaForCausalLM"],

@@ -186,12 +186,15 @@ def test_a_running_request_is_seen_in_the_load(engine: Engine) -> None:
     body = {"model": SERVED, "prompt": "a b", "max_tokens": 200, "ignore_eos": True}
     thread = threading.Thread(target=engine.json, args=("POST", "/v1/completions", body))
     thread.start()
-    seen = set()
+    seen, accepted = set(), set()
     while thread.is_alive():
         seen.add(parse_load(engine.request("GET", "/metrics")[1].decode()).running)
+        accepted.add(engine.json("GET", "/load")[1]["server_load"])
     thread.join()
 
     assert 1.0 in seen
+    assert 1 in accepted
+    assert engine.json("GET", "/load") == (http.client.OK, {"server_load": 0})
 
 
 def test_the_log_gives_the_figures_of_the_start(engine: Engine) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{.*\})?\s+(\S+)")
 _RUNNING = "vllm:num_requests_running"
@@ -17,17 +18,29 @@ _MAX_PAGE_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Load:
-    """Summed over the page's data-parallel engines. None: the series is missing or not a number."""
+    """Summed over the page's data-parallel engines. None: the series is missing or not a number.
+
+    `accepted` is what the API server itself counts (/load); it stays 0 without --enable-server-load-tracking. It
+    knows of requests that the core has not told of: vLLM's gauges move only when a step of the core ends, so a core
+    that hangs in its first step leaves them at 0.
+    """
 
     running: float | None = None
     waiting: float | None = None
     tokens: float | None = None
+    accepted: float = 0.0
 
     @property
     def in_flight(self) -> float | None:
+        """Requests that are not finished."""
         if self.running is None or self.waiting is None:
             return None
-        return self.running + self.waiting
+        return max(self.running + self.waiting, self.accepted)
+
+    @property
+    def busy(self) -> float | None:
+        """Requests that should see progress."""
+        return None if self.running is None else max(self.running, self.accepted)
 
 
 def parse_load(page: str) -> Load:
@@ -71,7 +84,15 @@ class EngineClient:
         answer = self._get("/metrics")
         if answer is None or answer[0] != http.client.OK:
             return Load()
-        return parse_load(answer[1].decode("utf-8", errors="replace"))
+        load = parse_load(answer[1].decode("utf-8", errors="replace"))
+        return replace(load, accepted=self._accepted())
+
+    def _accepted(self) -> float:
+        answer = self._get("/load")
+        try:
+            return float(json.loads(answer[1])["server_load"]) if answer is not None else 0.0
+        except (ValueError, KeyError, TypeError):
+            return 0.0
 
     def _get(self, path: str) -> tuple[int, bytes] | None:
         connection = http.client.HTTPConnection(*self._address, timeout=self._timeout)

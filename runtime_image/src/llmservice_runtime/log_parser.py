@@ -17,11 +17,11 @@ OLDEST_KNOWN = (0, 19)
 NEWEST_KNOWN = (0, 33)
 
 # "(EngineCore pid=12) INFO 11-29 23:00:00 [core.py:273] " and, for lines that another library printed,
-# "(EngineCore pid=12) " alone. VLLM_LOGGING_PREFIX and a worker's rank may stand in front.
+# "(EngineCore pid=12) " alone; uvicorn's own lines begin "INFO:     ". VLLM_LOGGING_PREFIX may stand in front.
 _PREFIX = re.compile(
     r"^(?:.{0,64}?\((?P<process>[A-Za-z_][\w -]*?) pid=\d+\)\s?)?"
     r"(?:(?:\[[^\]]{1,40}\] )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
-    r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]*\] ?)?"
+    r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]]*\] ?|(?P<uvicorn>INFO|WARNING|ERROR): {4,5})?"
 )
 
 
@@ -48,7 +48,11 @@ def split_prefix(line: str) -> LogLine:
     match = _PREFIX.match(line)
     if match is None:
         return LogLine(body=line)
-    return LogLine(body=line[match.end() :], level=match.group("level"), process=match.group("process"))
+    return LogLine(
+        body=line[match.end() :],
+        level=match.group("level") or match.group("uvicorn"),
+        process=match.group("process"),
+    )
 
 
 def version_known(version: str | None) -> bool:

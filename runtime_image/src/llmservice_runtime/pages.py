@@ -99,8 +99,8 @@ class _Server(ThreadingHTTPServer):
         """A probe that hangs up early is no event."""
 
 
-def serve(port: int, pages: Pages) -> int:
-    """Serve in the background; gives the port.
+def bind(port: int, pages: Pages) -> _Server:
+    """Take the port; connections wait until `serve`.
 
     Raises:
         OSError: when the port cannot be bound.
@@ -122,6 +122,9 @@ def serve(port: int, pages: Pages) -> int:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
             """Probes come every second: no line for each."""
 
-    server = _Server(port, Handler)
+    return _Server(port, Handler)
+
+
+def serve(server: _Server) -> None:
+    """Answer in the background, until this process ends."""
     threading.Thread(target=server.serve_forever, daemon=True, name="pages").start()
-    return int(server.server_address[1])

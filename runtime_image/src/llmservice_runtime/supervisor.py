@@ -18,7 +18,7 @@ from llmservice_runtime.hang import HangDetector
 from llmservice_runtime.interpreters import EngineNotFoundError, resolve
 from llmservice_runtime.log_pump import LogPump
 from llmservice_runtime.memory_facts import gib
-from llmservice_runtime.pages import Pages, serve
+from llmservice_runtime.pages import Pages, bind, serve
 from llmservice_runtime.prober import Prober
 from llmservice_runtime.process import OOM_KILL_FILES, EngineProcess, kernel_oom_kills
 from llmservice_runtime.redact import redact, secret_values
@@ -70,7 +70,7 @@ class Supervisor:
     def run(self) -> int:
         """Start, supervise, and say why it ended."""
         try:
-            serve(self._config.supervisor_port, Pages(self._config, self._state, self._clock))
+            server = bind(self._config.supervisor_port, Pages(self._config, self._state, self._clock))
         except OSError as error:
             port = self._config.supervisor_port
             return self._refuse("PortInUse", f"the supervisor cannot listen on port {port}: {error}")
@@ -85,10 +85,11 @@ class Supervisor:
             return self._refuse("PortInUse", f"something else already answers on the engine's port {port}")
         try:
             command = resolve(self._command, self._module, self._environment)
-            engine = EngineProcess(command, self._engine_environment())
+            engine = EngineProcess(command, self._engine_environment())  # before any thread of ours
         except (EngineNotFoundError, OSError) as error:
             return self._refuse("EngineNotFound", str(error))
         self._say(f"engine started: {redact(' '.join(command), self._secrets)}")
+        serve(server)
         return self._supervise(engine, client)
 
     # --- while it runs
@@ -170,7 +171,12 @@ class Supervisor:
     def _step_drain(self, engine: EngineProcess, drain: Drain, now: float) -> float:
         with self._lock:
             decision = drain.decide(now)
+            hung = self._hang.hung(now)
             self._drained = drain.in_flight == 0
+        if hung is not None:
+            self._state.set_hung(hung)
+            self._terminate(engine, now, hung)
+            return self._config.stop_grace_seconds
         if not decision.done:
             return max(0.0, decision.look_again_at - now)
         self._terminate(engine, now, decision.reason)
@@ -202,7 +208,7 @@ class Supervisor:
     def _on_load(self, now: float, load: Load) -> None:
         self._state.take_load(load)
         with self._lock:
-            self._hang.read_metrics(now, running=load.running, tokens=load.tokens)
+            self._hang.read_metrics(now, running=load.busy, tokens=load.tokens)
             if self._drain is not None:
                 self._drain.read(now, load.in_flight)
         self._wakeup.wake()

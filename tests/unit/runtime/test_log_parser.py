@@ -315,6 +315,12 @@ def test_only_checked_versions_are_known(version: str | None, known: bool) -> No
         ("(Worker_TP1_EP1 pid=27) INFO 09-29 09:51:29 [backends.py:559] text", "text", "INFO"),
         ("[pod-a] (APIServer pid=3) INFO 09-29 09:51:29 [backends.py:559] text", "text", "INFO"),
         ("(EngineCore pid=3) [Stage-0] INFO 02-02 18:25:03 [x.py:1] text", "text", "INFO"),
+        (
+            'INFO:     127.0.0.1:40910 - "GET /health HTTP/1.1" 200 OK',
+            '127.0.0.1:40910 - "GET /health HTTP/1.1" 200 OK',
+            "INFO",
+        ),
+        ("ERROR:    [Errno 98] address already in use", "[Errno 98] address already in use", "ERROR"),
         ("INFO 09-29 09:51:29 [backends.py:559] text", "text", "INFO"),
         ("(APIServer pid=30) RuntimeError: text", "RuntimeError: text", None),
         ("no prefix (at all)", "no prefix (at all)", None),

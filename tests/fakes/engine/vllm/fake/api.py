@@ -84,7 +84,9 @@ class Api:
         if path == "/version":
             return json_response({"version": self._parameters.version})
         if path == "/load":
-            return json_response({"server_load": 0})
+            tracked = self._arguments.enable_server_load_tracking
+            load = len(self._engine.running) + self._engine.waiting
+            return json_response({"server_load": load if tracked else 0})
         if path == "/v1/models":
             return json_response(
                 {"object": "list", "data": [self._card(name) for name in self._arguments.served_names]}
@@ -123,8 +125,8 @@ class Api:
         if "metrics-off" in faults:
             return json_response({"detail": "Not Found"}, HTTPStatus.NOT_FOUND)
         gauges = {
-            "num_requests_running": float(len(self._engine.running)),
-            "num_requests_waiting": float(self._engine.waiting),
+            "num_requests_running": float(self._engine.told_running),
+            "num_requests_waiting": float(self._engine.told_waiting),
             "kv_cache_usage_perc": self._engine.kv_usage,
         }
         page = self._metrics.page(

@@ -31,6 +31,7 @@ class Arguments:
     shutdown_timeout: float
     disable_log_stats: bool
     enable_mfu_metrics: bool
+    enable_server_load_tracking: bool
     enable_prefix_caching: bool
     non_default: dict[str, object]
 
@@ -59,6 +60,7 @@ def parse(words: Sequence[str]) -> Arguments:
         shutdown_timeout=found.shutdown_timeout or 0,
         disable_log_stats=bool(found.disable_log_stats),
         enable_mfu_metrics=bool(found.enable_mfu_metrics),
+        enable_server_load_tracking=bool(found.enable_server_load_tracking),
         enable_prefix_caching=found.enable_prefix_caching is not False,
         non_default={
             name: value for name, value in values.items() if value is not None and name != "api_key"

@@ -68,6 +68,7 @@ class Engine:
         self.finished = itertools.count(1)
         self.finished_requests = 0
         self.total_tokens = 0
+        self.told_running = self.told_waiting = 0  # the gauges, which move when a step ends
         self.rejecting = False
         self.dead = False
         self.on_progress: Callable[[], None] = lambda: None
@@ -114,6 +115,7 @@ class Engine:
             request.finish_reason = "abort"
         self.running.clear()
         self._waiting.clear()
+        self._tell()
 
     def die(self) -> None:
         """The core is dead: every request ends in an error."""
@@ -135,10 +137,14 @@ class Engine:
                 await self._work.wait()
             self._admit()
             await asyncio.sleep(self._next_step_seconds())
-            if "hang" in self.faults and self.total_tokens >= self.faults.number("hang", "tokens", 0):
+            if "hang" in self.faults and self.total_tokens >= self.faults.number("hang", "tokens", 1):
                 await asyncio.Event().wait()
             self._step(time.monotonic())
+            self._tell()
             self._stepped.set()
+
+    def _tell(self) -> None:
+        self.told_running, self.told_waiting = len(self.running), len(self._waiting)
 
     def _admit(self) -> None:
         now = time.monotonic()
@@ -216,6 +222,7 @@ class Engine:
         if request in self._waiting:
             self._waiting.remove(request)
         request.output.put_nowait(None)
+        self._tell()
         self.finished_requests += 1
         self._metrics.labelled["request_success"][reason] += 1
         if request.prefilled:

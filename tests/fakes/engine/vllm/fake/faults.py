@@ -6,7 +6,8 @@ At the start (each ends the process with exit code 1 unless said otherwise):
   die:step=load,code=3  (step: import load profile capture serving)    sigkill:step=load or after=seconds of serving
   ignore-sigterm
 While serving:
-  hang:tokens=N             after N tokens in all no more come; /health stays 200
+  hang:tokens=N             after N tokens in all (default 1) no more come; /health stays 200. With 0 the core hangs
+                            in its first step, of which the gauges never tell: as in vLLM, only /load knows
   exit-zero:after=S         after S seconds of serving, or :requests=N finished ones, the engine core dies, exit code 0
   unhealthy                 /health answers 503
   cut-streams:tokens=N      a stream is cut after N tokens, without an end
