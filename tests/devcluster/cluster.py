@@ -14,7 +14,7 @@ from typing import Any
 from devcluster import cleanup, control_plane, images, network, node, state
 from devcluster.control_plane import Component
 from devcluster.errors import DevclusterError, StartError
-from devcluster.layout import NodeLayout, choose_slot, current_state_root, validate
+from devcluster.layout import MAX_NODES, NodeLayout, choose_slot, current_state_root, validate
 from devcluster.light import START_SECONDS, LightCluster, say_on_stderr
 
 
@@ -90,7 +90,9 @@ class Cluster(LightCluster):
         return None
 
     def _users(self) -> list[str]:
-        return [*control_plane.USERS, *(control_plane.node_user(each.name) for each in self.layout.nodes)]
+        # The API server reads its tokens once: nodes that are added later must be among them from the start.
+        every_node = (self.layout.node(index) for index in range(1, MAX_NODES + 1))
+        return [*control_plane.USERS, *(control_plane.node_user(each.name) for each in every_node)]
 
     def _kubeconfig_paths(self) -> dict[str, Path]:
         folder = self.layout.folder

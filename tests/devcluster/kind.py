@@ -36,7 +36,7 @@ class ExternalCluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_seconds: float = 120) -> str:
         """Runs kubectl with the cluster's kubeconfig and returns its stdout."""
-        program = shutil.which("kubectl") or str(Binaries().path("kubectl"))
+        program = shutil.which("kubectl") or str(built_kubectl())
         return run(
             [program, f"--kubeconfig={self.kubeconfig}", *arguments],
             stdin=stdin,
@@ -124,6 +124,13 @@ def kind_config(workers: int, models_folder: Path) -> dict[str, Any]:
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "nodes": [{"role": "control-plane"}, *(worker for _ in range(workers))],
     }
+
+
+def built_kubectl() -> Path:
+    """Our own kubectl, built if it is missing."""
+    binaries = Binaries()
+    binaries.ensure(("kubectl",))
+    return binaries.path("kubectl")
 
 
 def _tainted(node: Mapping[str, Any]) -> bool:

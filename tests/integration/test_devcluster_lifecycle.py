@@ -96,6 +96,17 @@ def test_two_clusters_at_once_do_not_meet(name: str) -> None:
 
 
 @pytest.mark.cluster
+def test_node_is_added_to_a_running_cluster(name: str) -> None:
+    """`up` with more nodes keeps what runs and adds the rest."""
+    Cluster(name, nodes=1).up()
+    grown = Cluster(name, nodes=2)
+
+    grown.up()
+
+    assert grown.kubectl("get", "nodes", "-o", "name").split() == ["node/node-1", "node/node-2"]
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize("seconds", [0.6, 1.5, 3.0, 4.5])
 def test_up_goes_on_after_a_killed_up(name: str, seconds: float) -> None:
     """`up` killed at any moment leaves what the next `up` completes."""
