@@ -19,7 +19,7 @@ _DISK_BYTES = 6 * 1024**3
 
 
 def engine_python() -> Path:
-    """The interpreter of the environment; installs it first where it is missing. Removes older ones."""
+    """The interpreter of the environment; installs it first where it is missing, and removes older, idle ones."""
     folder = cache_folder() / "engine-cpu"
     seed = f"{sys.version_info[:2]}".encode() + _LOCK.read_bytes() + _STUBS.read_bytes()
     environment = folder / hashlib.sha256(seed).hexdigest()[:12]
@@ -31,12 +31,24 @@ def engine_python() -> Path:
         if not complete.is_file():
             _check(folder)
             for older in folder.iterdir():
-                if older.is_dir():
+                if older.is_dir() and not is_running(older):
                     shutil.rmtree(older)
             with timed("vLLM's CPU build into a virtual environment (once)"):
                 _install(environment, python)
             complete.touch()
     return python
+
+
+def is_running(environment: Path, processes: Path = Path("/proc")) -> bool:
+    """Whether a process was started from the environment."""
+    prefix = f"{environment}/".encode()
+    for cmdline in processes.glob("[0-9]*/cmdline"):
+        try:
+            if cmdline.read_bytes().startswith(prefix):
+                return True
+        except OSError:  # the process has ended meanwhile
+            continue
+    return False
 
 
 def _check(folder: Path) -> None:
