@@ -54,6 +54,12 @@ def model_names() -> list[str]:
     return sorted(path.parent.name for path in (DATA / "models").glob("*/config.json"))
 
 
+def generating_models() -> list[str]:
+    """The models whose shapes are known and that generate text."""
+    others = {"BAAI--bge-base-en-v1.5", "deepseek-ai--DeepSeek-V4-Flash"}
+    return [name for name in model_names() if name not in others]
+
+
 def read_starts(file: str) -> dict[str, dict[str, Any]]:
     """Recorded starts by name."""
     return {each["name"]: each for each in json.loads((DATA / file).read_text())["starts"]}

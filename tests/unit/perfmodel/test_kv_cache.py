@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from llmservice_operator.perfmodel.architecture import read_architecture
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, CacheSettings, bytes_per_token, cache_layout
-from unit.perfmodel.samples import SMOLLM2, load_config, model_names
+from unit.perfmodel.samples import SMOLLM2, generating_models, load_config
 
 GIB = 1 << 30
 
@@ -80,7 +80,7 @@ def test_a_sliding_group_keeps_its_window_and_the_tokens_in_flight() -> None:
     assert found.blocks_per_request(131_072) == 131_072 // 16 + (127 + 4096 + 15) // 16 + 1
 
 
-@pytest.mark.parametrize("name", [name for name in model_names() if "DeepSeek-V4" not in name])
+@pytest.mark.parametrize("name", generating_models())
 @examples(deadline=None)
 @given(length=st.integers(1, 200_000), more=st.integers(0, 50_000), pool=st.integers(0, 200 * GIB))
 def test_longer_requests_never_fit_more_often(name: str, length: int, more: int, pool: int) -> None:

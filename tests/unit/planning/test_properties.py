@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llmservice_operator.perfmodel.memory import GIB
 from llmservice_operator.planning.plan import make_plan
 from llmservice_operator.planning.types import Plan, Refusal
-from unit.perfmodel.samples import catalogue, inputs_for, load_config, model_names, on
+from unit.perfmodel.samples import catalogue, generating_models, inputs_for, load_config, model_names, on
 
 MODELS = st.sampled_from(
     ["meta-llama--Meta-Llama-3.1-8B", "openai--gpt-oss-20b", "Qwen--Qwen3-30B-A3B", "Qwen--Qwen3.5-27B"]
@@ -70,7 +70,7 @@ def test_floors_are_kept_or_refused(name: str, minimum: int, concurrency: int, m
         assert result.knobs.max_model_len >= minimum
 
 
-@pytest.mark.parametrize("name", [name for name in model_names() if "DeepSeek-V4" not in name])
+@pytest.mark.parametrize("name", generating_models())
 @pytest.mark.parametrize("version", ["0.19.0", "0.26.0", "0.33.0"])
 def test_every_model_fits_somewhere(name: str, version: str) -> None:
     result = make_plan(inputs_for(name, on("nvidia-b200", "nvidia-h200"), engine_version=version))

@@ -46,6 +46,8 @@ class CacheSettings:
     block_size: int
     max_num_batched_tokens: int
     prefix_caching: bool
+    state_dtype: str = ""
+    """`--mamba-ssm-cache-dtype`; empty: what the config says."""
     batches_in_flight: int = 2
     """2 with asynchronous scheduling (config/vllm.py); windows keep that many batches' tokens."""
 
@@ -134,7 +136,7 @@ def _token_bytes(cache: AttentionCache, settings: CacheSettings) -> float:
 def _state_bytes(cache: StateCache, settings: CacheSettings) -> int:
     """Bytes of one state in one layer on one rank."""
     conv = ceil_div(cache.conv_elements, settings.tensor_parallel_size) * DTYPE_BYTES[settings.model_dtype]
-    dtype = cache.state_dtype or settings.model_dtype
+    dtype = settings.state_dtype or cache.state_dtype or settings.model_dtype
     return conv + ceil_div(cache.state_elements, settings.tensor_parallel_size) * DTYPE_BYTES.get(dtype, 4)
 
 

@@ -154,13 +154,14 @@ def lora_bytes(model: Architecture, batch: Batch) -> int:
 
 
 def draft_bytes(model: Architecture, batch: Batch, weights_bytes: int) -> int:
-    """A draft model or prediction layers: a layer's share of the weights for each, 1 GiB at least.
+    """Prediction layers of the checkpoint: 1.5 layers' share of the weights for each. A draft model, whose own
 
-    The draft's own config isn't read; what it really takes shows in the engine's report.
+    config isn't read: 1 GiB or a layer's share, whichever is more; what it really takes shows in the engine's report.
     """
     if not batch.speculative:
         return 0
-    return max(GIB, weights_bytes * max(1, model.num_mtp_layers) // model.num_layers)
+    layer = weights_bytes // model.num_layers
+    return layer * model.num_mtp_layers * 3 // 2 if model.num_mtp_layers else max(GIB, layer)
 
 
 def context_bytes(batch: Batch) -> int:

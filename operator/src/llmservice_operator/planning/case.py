@@ -47,6 +47,7 @@ class Switches:
     cpu_offload_bytes: int = 0
     flashinfer_sampler: bool = True
     long_context_allowed: bool = False
+    state_dtype: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,7 @@ class Case:
             block_size=self.spec.engine.pin.block_size or block_size,
             max_num_batched_tokens=batch.max_num_batched_tokens,
             prefix_caching=caching,
+            state_dtype=self.switches.state_dtype,
         )
 
 
@@ -131,6 +133,7 @@ def read_switches(args: dict[str, str], env: dict[str, str]) -> Switches:
         speculative=speculative or any(name.startswith("speculative-config.") for name in args),
         cpu_offload_bytes=int(_decimal(args.get("cpu-offload-gb")) * (1 << 30)),
         flashinfer_sampler=env.get("VLLM_USE_FLASHINFER_SAMPLER") != "0",
+        state_dtype="" if (said := args.get("mamba-ssm-cache-dtype", "auto")) == "auto" else said,
         long_context_allowed=env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1",
     )
 

@@ -21,6 +21,7 @@ from llmservice_operator.perfmodel.shapes import StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.words import gib
 
 LARGE_CARD_BYTES = 70 * GIB
 """From here on vLLM's own default is 8,192 batched tokens, below 2,048 (engine/arg_utils.py)."""
@@ -178,6 +179,8 @@ def _utilization(
             None,
             f"{pinned_at}, above {safe:g}: serving may need {need:.2f} GiB outside of the budget",
         )
+    if value == safe:
+        return value, None, ""
     return (
         value,
         None,
@@ -218,6 +221,7 @@ def _fit_batch(
             hybrid_prefixes=caches_prefixes_of_hybrids(case.version),
         ),
     )
+    result, margin_note = _margin(case, result)
     available = _available(case, result)
     longest = longest_context(case, layout, available)
     needed = needed_bytes(case, layout, case.wish.floor)
@@ -238,8 +242,19 @@ def _fit_batch(
         account=result,
         layout=layout,
         rank_weights_bytes=weights,
-        notes=(note,) if note else (),
+        notes=tuple(each for each in (note, margin_note) if each),
     )
+
+
+def _margin(case: Case, result: Account) -> tuple[Account, str]:
+    """Who pins both length and utilisation has measured: the margin isn't held against that, but it is said."""
+    pin = case.spec.engine.pin
+    if pin.max_model_len is None or pin.gpu_memory_utilization is None:
+        return result, ""
+    note = (
+        f"max_model_len and gpu_memory_utilization are pinned: the margin of {gib(result.margin)} is given up"
+    )
+    return replace(result, margin=0), note
 
 
 def _available(case: Case, result: Account) -> int:

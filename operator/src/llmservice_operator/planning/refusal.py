@@ -42,7 +42,8 @@ def does_not_fit(case: Case, misfits: list[Misfit]) -> Refusal:
     asked = f"{tokens(wish.floor)} of context"
     if wish.concurrency > 1:
         asked += f" and {wish.concurrency} requests of {tokens(length)} at once"
-    message = f"{case.model.name} with {asked} doesn't fit on {nearest.candidate}: {gib(nearest.shortfall_bytes)} short"
+    short = f"{gib(nearest.shortfall_bytes)} short"
+    message = f"{case.spec.model.uri} with {asked} doesn't fit on {nearest.candidate}: {short}"
     if nearest.account is not None:
         held = nearest.account
         message += (
@@ -67,8 +68,8 @@ def remedies(case: Case, misfits: list[Misfit]) -> list[str]:
 
 
 def _shorter(case: Case, misfits: list[Misfit]) -> str:
-    longest = max(each.longest for each in misfits) // 256 * 256
-    if longest >= SHORTEST_OFFERED:
+    longest = max(each.longest for each in misfits if not each.why) // 256 * 256
+    if SHORTEST_OFFERED <= longest < case.wish.floor:
         field = "engine.pin.maxModelLen" if case.spec.engine.pin.max_model_len else "workload.context.min"
         return f"spec.{field} of {longest}"
     if case.wish.concurrency > 1:
