@@ -92,11 +92,11 @@ class OperatorProcess:
                 [sys.executable, "-c", COMMAND], env=self._environ, stdout=log, stderr=log
             )
 
-    def start_ready(self) -> float:
-        """Start and wait until it works or stands by; in seconds."""
+    def start_ready(self, state: str = "working") -> float:
+        """Start and wait until it works (or stands by); in seconds."""
         started = time.monotonic()
         self.start()
-        self.wait_state("working", "standby")
+        self.wait_state(state)
         return time.monotonic() - started
 
     def wait_state(self, *states: str, seconds: float = WAIT_SECONDS) -> str:
