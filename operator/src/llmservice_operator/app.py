@@ -133,6 +133,7 @@ class Operator:
         self.stopping = asyncio.Event()
         self.identity = settings.identity or f"{socket.gethostname()}-{self.random.getrandbits(64):016x}"
         self.state = "starting"
+        self._elector: LeaderElector | None = None
         self.server = StatusServer(
             host=settings.http_host,
             port=settings.http_port,
@@ -168,8 +169,7 @@ class Operator:
             identity=self.identity,
         )
         try:
-            self.state = "standby"
-            if not await self._unless_stopped(elector.acquire()):
+            if not await self._unless_stopped(self._stand_by(elector)):
                 return 0
             self.state = "filling"
             self.metrics.leader.set(1)
@@ -181,6 +181,11 @@ class Operator:
                     await elector.release()
         finally:
             await lease_kube.close()
+
+    async def _stand_by(self, elector: LeaderElector) -> None:
+        self._elector = elector
+        self.state = "standby"
+        await elector.acquire()
 
     async def _work(self, connection: KubeConnection, elector: LeaderElector) -> int:
         kube = self._client(
@@ -236,7 +241,10 @@ class Operator:
                 loop.add_signal_handler(number, self.stop)
 
     def _readiness(self) -> tuple[bool, str]:
-        return self.state in ("standby", "working"), self.state
+        state = self.state
+        if state == "standby" and not (self._elector and self._elector.has_looked):
+            state = "no sight of the Lease yet"
+        return state in ("standby", "working"), state
 
 
 class _Work:

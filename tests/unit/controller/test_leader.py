@@ -228,6 +228,19 @@ async def test_the_api_server_may_be_away_when_we_start(scene: Scene) -> None:
     assert waiting.done()
 
 
+async def test_whether_the_lease_could_be_read_at_all_is_told(scene: Scene) -> None:
+    await scene.elector("leader").acquire()
+    scene.fail("get", 1)
+    elector = scene.elector("a")
+    scene.start(elector.acquire())
+
+    await scene.clock.settle()
+    blind = elector.has_looked
+    await scene.clock.advance(3)
+
+    assert (blind, elector.has_looked, elector.is_leader) == (False, True, False)
+
+
 async def test_two_that_start_together_never_lead_together(scene: Scene) -> None:
     electors = [scene.elector(name) for name in "abcd"]
     for elector in electors:

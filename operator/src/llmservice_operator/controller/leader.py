@@ -62,6 +62,8 @@ class LeaderElector:
         self._renewed_at: float | None = None
         self._seen: tuple[str, float] | None = None
         """The foreign record's resourceVersion and when we first saw it."""
+        self.has_looked = False
+        """Whether the Lease could be read at least once: a standby that cannot see it stands by for nothing."""
 
     @property
     def is_leader(self) -> bool:
@@ -114,6 +116,7 @@ class LeaderElector:
     async def _try_acquire(self) -> bool:
         started = self._clock.monotonic()
         lease = await self._kube.get("Lease", self._namespace, self._name)
+        self.has_looked = True
         if lease is None:
             self._lease = await self._kube.create(self._manifest({}, transitions=0))
         elif self._may_take(lease, started):
