@@ -1,7 +1,10 @@
 """An API server with our CRD, and what it says of every bad object."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -24,21 +27,34 @@ def crd(kubectl: Kubectl) -> None:
 
 
 @pytest.fixture(scope="session")
-def refusals(kubectl: Kubectl, crd: None) -> dict[str, str]:
+def refusals(kubectl: Kubectl, crd: None) -> Iterator[dict[str, str]]:
     """What the API server says of each bad object, by the file's name, from one `kubectl apply` of all of them."""
     del crd  # only that it is there
-    result = kubectl("apply", "--validate=strict", "-f", str(FOLDER))
-    said = {}
-    for block in re.split(r'(?m)^(?=[^\n]*"[^"\n]*/bad/[^"\n]+\.yaml": )', result.stderr):
-        if (match := re.search(r'/bad/([^"/\n]+)\.yaml": ', block)) is not None:
-            said[match.group(1)] = block
-    return said
+    with own_namespace(kubectl, "bad-objects") as namespace:
+        result = kubectl("apply", "--validate=strict", "-n", namespace, "-f", str(FOLDER))
+        said = {}
+        for block in re.split(r'(?m)^(?=[^\n]*"[^"\n]*/bad/[^"\n]+\.yaml": )', result.stderr):
+            if (match := re.search(r'/bad/([^"/\n]+)\.yaml": ', block)) is not None:
+                said[match.group(1)] = block
+        yield said
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl, crd: None, request: pytest.FixtureRequest) -> str:
+def namespace(kubectl: Kubectl, crd: None, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of the test's own."""
     del crd  # only that it is there
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
-    kubectl("create", "namespace", name)
-    return name
+    with own_namespace(
+        kubectl, re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
+    ) as name:
+        yield name
+
+
+@contextmanager
+def own_namespace(kubectl: Kubectl, stem: str) -> Iterator[str]:
+    """A new namespace, asked to go in the end (which an API server alone does not see through)."""
+    name = f"{stem}-{uuid4().hex[:8]}"
+    kubectl.output("create", "namespace", name)
+    try:
+        yield name
+    finally:
+        kubectl("delete", "namespace", name, "--wait=false")

@@ -245,9 +245,7 @@ class Engine(SpecModel):
     ] = ""
     """The engine's version, where the image's tag does not tell it: flags and memory rules depend on it.
     Default: from the tag; if that tells none, the newest known rules. Example: 0.33.0."""
-    command: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=1_024)], ...], Field(max_length=16)
-    ] = ()
+    command: Annotated[tuple[CommandWord, ...], Field(max_length=16)] = ()
     """The command that starts the engine; the arguments follow it. Default: python3 -m
     vllm.entrypoints.openai.api_server. Example: [vllm, serve]."""
     quantization: Annotated[str, Field(min_length=1, max_length=64), _FORMAT] = "auto"
