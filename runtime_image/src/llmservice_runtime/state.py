@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import Sequence
 
@@ -18,6 +19,8 @@ from llmservice_runtime.startup import SERVING, StartupTimer, WeightsProgress, W
 STARTING, READY, DRAINING, FAILED = "Starting", "Ready", "Draining", "Failed"
 _HTTP_OK = 200
 _MAX_EVIDENCE = 64
+# What an engine logged an hour before it died while serving is not why it died.
+_EVIDENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ class EngineState:
         self._lines = 0
         self._devices: tuple[Device, ...] = ()
         self._failure: Failure | None = None
-        self._evidence: list[Evidence] = []
-        self._last_error: str | None = None
+        self._evidence: deque[tuple[float, Evidence]] = deque(maxlen=_MAX_EVIDENCE)
+        self._last_error: tuple[float, str] | None = None
 
     # --- the log pumps
 
@@ -72,10 +75,10 @@ class EngineState:
             if observation is not None:
                 self._observe(observation)
             evidence = find_evidence(line)
-            if evidence is not None and len(self._evidence) < _MAX_EVIDENCE:
-                self._evidence.append(evidence)
+            if evidence is not None:
+                self._evidence.append((self._clock.monotonic(), evidence))
             if is_error_line(line):
-                self._last_error = line.body.strip()
+                self._last_error = (self._clock.monotonic(), line.body.strip())
 
     def _observe(self, observation: Observation) -> None:
         now = self._clock.monotonic()
@@ -144,9 +147,12 @@ class EngineState:
             self._changed.notify_all()
 
     def causes(self) -> tuple[tuple[Evidence, ...], str | None]:
-        """(evidence in order of coming, the last line that looks like an error)."""
+        """(evidence in order of coming, the last line that looks like an error); while serving only fresh ones."""
         with self._changed:
-            return tuple(self._evidence), self._last_error
+            oldest = self._clock.monotonic() - _EVIDENCE_SECONDS if self._was_ready else float("-inf")
+            evidence = tuple(item for at, item in self._evidence if at >= oldest)
+            error = self._last_error
+            return evidence, error[1] if error is not None and error[0] >= oldest else None
 
     # --- the pages
 

@@ -1,0 +1,81 @@
+"""What is known of the engine, on a clock that the test moves."""
+
+from llmservice_runtime.config import Config
+from llmservice_runtime.state import EngineState
+
+OOM = "(EngineCore pid=7) ERROR 11-29 23:00:00 [core.py:1590] torch.OutOfMemoryError: CUDA out of memory."
+GATED = "(APIServer pid=7) ERROR 11-29 23:00:00 [x.py:1] 403 Client Error."
+
+
+class MovedClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return 1_790_000_000.0 + self.now
+
+
+def state_with(clock: MovedClock) -> EngineState:
+    return EngineState(Config(service="a/b", revision="r"), clock, None)
+
+
+def test_what_was_logged_before_it_was_ready_does_not_explain_its_end() -> None:
+    state = state_with(MovedClock())
+    state.take_line(GATED)
+    state.take_health(200)
+
+    assert state.causes() == ((), None)
+
+
+def test_while_serving_only_the_last_minute_counts() -> None:
+    clock = MovedClock()
+    state = state_with(clock)
+    state.take_health(200)
+    state.take_line(GATED)
+    clock.now = 3600.0
+    state.take_line(OOM)
+    clock.now = 3610.0
+
+    evidence, last_error = state.causes()
+
+    assert [item.failure_class for item in evidence] == ["OutOfMemory"]
+    assert last_error == "torch.OutOfMemoryError: CUDA out of memory."
+
+
+def test_a_slow_start_keeps_its_evidence() -> None:
+    clock = MovedClock()
+    state = state_with(clock)
+    state.take_line(OOM)
+    clock.now = 3600.0
+
+    assert [item.failure_class for item in state.causes()[0]] == ["OutOfMemory"]
+
+
+def test_it_is_ready_once_and_healthy_as_long_as_it_answers_200() -> None:
+    clock = MovedClock()
+    state = state_with(clock)
+    clock.now = 30.0
+
+    became_ready = [state.take_health(code) for code in (None, 503, 200, 503, 200)]
+
+    assert became_ready == [False, False, True, False, False]
+    assert state.snapshot().ready_at == 1_790_000_030.0
+
+
+def test_a_draining_engine_does_not_become_ready() -> None:
+    state = state_with(MovedClock())
+    state.drain()
+
+    assert not state.take_health(200)
+    assert state.snapshot().phase == "Draining"
+
+
+def test_an_ill_engine_counts_as_unhealthy_but_not_as_starting() -> None:
+    state = state_with(MovedClock())
+    state.take_health(200)
+    state.take_health(503)
+
+    assert (state.snapshot().phase, state.snapshot().healthy) == ("Ready", False)
