@@ -1,9 +1,11 @@
 """`llmservice run`: the operator as a process."""
 
+import argparse
 import asyncio
 import gc
 import logging
 import sys
+from typing import Any
 
 from llmservice_operator import app
 from llmservice_operator.errors import InvalidInputError, LLMServiceError
@@ -12,6 +14,12 @@ from llmservice_operator.telemetry.log import set_up
 from llmservice_operator.version import __version__
 
 logger = logging.getLogger(__name__)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand: all its settings are environment variables."""
+    parser = subparsers.add_parser("run", help="run the operator; settings are LLMSERVICE_* variables")
+    parser.set_defaults(run=lambda _arguments: run())
 
 
 def run(make_reconciler: app.ReconcilerFactory = app.make_reconciler) -> int:
