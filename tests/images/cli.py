@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(make((arguments.out or default_folder()).resolve()))
         else:
             print(engine_python())
-    except (ImagesError, FileNotFoundError) as error:
+    except (ImagesError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
