@@ -1,6 +1,5 @@
 """`llmservice run`: the operator as a process."""
 
-import argparse
 import asyncio
 import gc
 import logging
