@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from devcluster import cleanup, control_plane, images, network, node, state
+from devcluster import cleanup, control_plane, images, network, node, state, supervision
 from devcluster.control_plane import Component
 from devcluster.errors import DevclusterError, StartError
 from devcluster.layout import MAX_NODES, NodeLayout, choose_slot, current_state_root, validate
@@ -147,7 +147,17 @@ class Cluster(LightCluster):
         supervisor.ensure(node.holder(layout, each))
 
     def _while_control_plane_starts(self) -> None:
-        """Container runtimes need no API server: they start beside it, and get their pause image."""
+        """Container runtimes need no API server; a kubelet needs it a second after its own start."""
+        self._start_runtimes()
+        apiserver = control_plane.apiserver(self.layout)
+        listens = partial(supervision.answers, f"{self.layout.server}/livez")
+        self.supervisor.wait_until(apiserver.name, listens, timeout_seconds=START_SECONDS)
+        for each in self.layout.nodes:
+            for component in self._node_components(each.index):
+                if component.program in {"kubelet", "gpu-plugin"}:
+                    self.supervisor.ensure(component)
+
+    def _start_runtimes(self) -> None:
         layout = self.layout
         pause = layout.folder / "pause.tar"
         images.write_archive(pause, name=node.PAUSE_IMAGE, program=self._binaries.path("pause"))

@@ -161,6 +161,7 @@ class LightCluster:
                 state.write_atomic(path, run(command), mode=0o600)
         certificate = control_plane.certificate_of((layout.folder / "pki" / "apiserver.pem").read_text())
         state.write_atomic(layout.folder / "pki" / "apiserver.crt", certificate)
+        self._write_kubeconfigs()
 
     def _start_control_plane(self) -> None:
         started = time.monotonic()
@@ -171,11 +172,10 @@ class LightCluster:
         self._while_control_plane_starts()
         for component in components:
             supervisor.wait(component, timeout_seconds=START_SECONDS)
-        self._write_kubeconfigs()
         self._lap("api server", started)
 
     def _while_control_plane_starts(self) -> None:
-        """Work that needs no API server."""
+        """Work that needs no API server, or not all of it."""
 
     def _write_kubeconfigs(self) -> None:
         layout = self.layout

@@ -154,7 +154,17 @@ _KEPT_VARIABLES = frozenset(
 
 
 def answers_ok(url: str) -> bool:
-    """Whether a GET answers 200 now. Certificates are not checked: nothing is sent, and only the status is used."""
+    """Whether a GET answers 200 now."""
+    return _status(url) == 200
+
+
+def answers(url: str) -> bool:
+    """Whether a GET is answered at all now, be it with an error."""
+    return _status(url) is not None
+
+
+def _status(url: str) -> int | None:
+    """The status of a GET. Certificates are not checked: nothing is sent, and only the status is used."""
     parts = urlsplit(url)
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
@@ -164,9 +174,9 @@ def answers_ok(url: str) -> bool:
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=2)
     try:
         connection.request("GET", parts.path or "/")
-        return connection.getresponse().status == 200
+        return connection.getresponse().status
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()
 
