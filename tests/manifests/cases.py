@@ -21,6 +21,8 @@ class Case:
     config: str
     expect: str
     rows: str
+    not_said: str
+    """What the object has no field for."""
     spec: dict[str, Any]
 
 
@@ -31,12 +33,13 @@ def read_cases() -> dict[str, Case]:
 
 def _read(path: Path) -> Case:
     text = path.read_text()
-    head = dict(re.findall(r"^# (source|config|expect|rows): (.+)$", text, re.MULTILINE))
+    head = dict(re.findall(r"^# (source|config|expect|rows|not said): (.+)$", text, re.MULTILINE))
     return Case(
         path=path,
         source=head["source"],
         config=head["config"],
         expect=head["expect"],
         rows=head.get("rows", ""),
+        not_said=head.get("not said", ""),
         spec=yaml.safe_load(text)["spec"],
     )

@@ -3,30 +3,11 @@
 import pytest
 
 from integration.api.kubectl import Kubectl
-from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.engines.versions import version_from_image
-from llmservice_operator.perfmodel.accelerators import load_catalogue, merge_catalogues
-from llmservice_operator.planning.plan import make_plan
-from llmservice_operator.planning.types import ModelFacts, Plan, PlanInputs, Refusal
-from manifests.cases import PLANNED, ROWS, Case, read_cases
-from unit.perfmodel.samples import catalogue, load_config
+from llmservice_operator.planning.types import Plan, Refusal
+from manifests.cases import PLANNED, Case, read_cases
+from manifests.outcomes import outcome
 
 CASES = read_cases()
-
-
-def outcome(case: Case) -> Plan | Refusal:
-    spec = LLMServiceSpec.model_validate(case.spec)
-    rows = load_catalogue((ROWS / case.rows).read_text()) if case.rows else ()
-    return make_plan(
-        PlanInputs(
-            service_name=case.path.stem,
-            spec=spec,
-            model=ModelFacts(config=load_config(case.config)),
-            catalogue=merge_catalogues(catalogue(), rows),
-            nodes=None,
-            engine_version=spec.engine.version or version_from_image(spec.engine.image),
-        )
-    )
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
