@@ -47,11 +47,9 @@ def case_lines() -> Iterator[str]:
         yield f"{name} ({case.source})"
         if isinstance(result, Plan):
             knobs = result.knobs
-            yield (
-                f"  {result.accelerators_per_replica} x {result.accelerator.name}: "
-                f"max_model_len {knobs.max_model_len:,}, utilization {knobs.gpu_memory_utilization:g}, max_num_seqs {knobs.max_num_seqs}, "
-                f"{result.max_concurrency:.2f} requests of full length"
-            )
+            where = f"{result.accelerators_per_replica} x {result.accelerator.name}"
+            held = f"{result.max_concurrency:.2f} requests of full length"
+            yield f"  {where}: max_model_len {knobs.max_model_len:,}, max_num_seqs {knobs.max_num_seqs}, {held}"
         else:
             yield f"  {result.reason}: {result.message}"
         if case.not_said:
