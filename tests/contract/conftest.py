@@ -54,7 +54,7 @@ class Engine:
     def request(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             text = body if body is None or isinstance(body, str) else json.dumps(body)
             given = self.headers if headers is None else headers

@@ -183,7 +183,7 @@ def _success_series(page: str) -> list[str]:
 
 
 def test_a_running_request_is_seen_in_the_load(engine: Engine) -> None:
-    body = {"model": SERVED, "prompt": "a b", "max_tokens": 200, "ignore_eos": True}
+    body = {"model": SERVED, "prompt": "a b", "max_tokens": 40, "ignore_eos": True}
     thread = threading.Thread(target=engine.json, args=("POST", "/v1/completions", body))
     thread.start()
     seen, accepted = set(), set()
@@ -226,7 +226,7 @@ def test_a_flag_that_does_not_exist_ends_it_with_2(engine: Engine, tmp_path: Pat
 
 def test_told_to_stop_it_ends_its_streams_and_refuses_new_work(engine: Engine) -> None:
     """With --shutdown-timeout: why the supervisor tells the engine last. It stands last: it ends the engine."""
-    body = {"model": SERVED, "prompt": "a b", "max_tokens": 250, "ignore_eos": True}
+    body = {"model": SERVED, "prompt": "a b", "max_tokens": 60, "ignore_eos": True}
     events: list[str] = []
     thread = threading.Thread(target=lambda: events.extend(engine.events("/v1/completions", body)))
     thread.start()
