@@ -23,6 +23,8 @@ from llmservice_operator.resources.revision import Revision, revision_name
 from llmservice_operator.resources.types import DEFAULT_ENGINE_IMAGE, Identity
 
 MAX_ANSWERS = 4096
+MAX_PLANS = 512
+"""Plans say nothing of the service's name: services that say the same share one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,7 @@ class Candidates:
         self._settings = settings
         self._engine = engine
         self._answers: OrderedDict[object, Revision | Refusal] = OrderedDict()
+        self._plans: OrderedDict[object, Plan | Refusal] = OrderedDict()
 
     def candidate(self, question: Question) -> Revision | Refusal:
         """The revision for these words, numbered 1; or why there is none."""
@@ -51,21 +54,21 @@ class Candidates:
         inputs = user_inputs(question.spec, annotations, question.model.config_digest)
         hashed = inputs_hash(inputs)
         facts = question.model.facts
-        key = (
-            question.identity,
+        planned_from = (
             hashed,
             None if facts is None else (facts.revision, facts.weights_bytes, facts.source),
             None if question.nodes is None else question.nodes.digest,
             question.correction,
         )
+        key = (question.identity, planned_from)
         known = self._answers.get(key)
         if known is None:
-            known = self._make(question, inputs, hashed)
-            self._answers[key] = known
-            if len(self._answers) > MAX_ANSWERS:
-                self._answers.popitem(last=False)
-        else:
-            self._answers.move_to_end(key)
+            plan = self._plans.get(planned_from)
+            if plan is None:
+                plan = self._plan(question)
+                _remember(self._plans, planned_from, plan, MAX_PLANS)
+            known = self._make(question, plan, inputs, hashed)
+        _remember(self._answers, key, known, MAX_ANSWERS)
         return known
 
     def baseline(self, question: Question, stored: Revision) -> Revision | None:
@@ -86,8 +89,9 @@ class Candidates:
         )
         return answer if isinstance(answer, Revision) else None
 
-    def _make(self, question: Question, inputs: Mapping[str, Any], hashed: str) -> Revision | Refusal:
-        plan = self._plan(question)
+    def _make(
+        self, question: Question, plan: Plan | Refusal, inputs: Mapping[str, Any], hashed: str
+    ) -> Revision | Refusal:
         if isinstance(plan, Refusal):
             return plan
         render, spec, facts = self._settings.render, question.spec, question.model.facts
@@ -141,3 +145,11 @@ class Candidates:
         images = self._settings.render.engine_images
         image = spec.engine.image or images.get(row) or images.get(DEFAULT_ENGINE_IMAGE, "")
         return self._engine.version_from_image(image)
+
+
+def _remember(memory: OrderedDict[object, Any], key: object, answer: Any, limit: int) -> None:
+    """Keep the answer as the newest; beyond the limit the one that was asked for longest ago goes."""
+    memory[key] = answer
+    memory.move_to_end(key)
+    if len(memory) > limit:
+        memory.popitem(last=False)

@@ -125,12 +125,13 @@ def _last_failure(observed: Observed, intent: Intent, summary: Summary, now: flo
 
 
 def _conditions(situation: Situation, now: float) -> tuple[Condition, ...]:
-    verdicts = conditions_of(situation)
-    # Types that no longer apply go; types of a newer release are not known here and go as well.
-    conditions = tuple(each for each in situation.observed.status.conditions if each.type in set(verdicts))
-    for condition_type, verdict in verdicts.items():
-        conditions = set_condition(
-            conditions,
+    """The verdicts with their times. Types that do not apply go, and so do those of a newer release."""
+    before = situation.observed.status.conditions
+    conditions: list[Condition] = []
+    for condition_type, verdict in conditions_of(situation).items():
+        old = find_condition(before, condition_type)
+        conditions += set_condition(
+            () if old is None else (old,),
             condition_type,
             verdict.status,
             verdict.reason,
@@ -138,7 +139,7 @@ def _conditions(situation: Situation, now: float) -> tuple[Condition, ...]:
             generation=situation.observed.generation,
             now=now,
         )
-    return conditions
+    return tuple(conditions)
 
 
 def _sayings(before: Iterable[Condition], after: Iterable[Condition], intent: Intent) -> tuple[Saying, ...]:

@@ -78,8 +78,10 @@ def _replicas(observed: Observed, spec: LLMServiceSpec, selection: Selection) ->
 def _revision_manifests(observed: Observed, selection: Selection) -> tuple[Manifest, ...]:
     if selection.wanted is None:
         return ()
-    manifest = pack(observed.identity, selection.wanted)
     stored = observed.revision(selection.wanted.name)
+    if stored is not None and selection.wanted is stored.revision:
+        return ()  # on record already, word for word
+    manifest = pack(observed.identity, selection.wanted)
     if stored is not None:
         # The data of a ControllerRevision is immutable; number and annotations tell what has changed since.
         manifest["data"] = dict(stored.data)

@@ -108,8 +108,12 @@ def _next(
             choice=Choice(revision=stored.revision, verdict="keep"),
         )
         return replace(kept, unknown_candidate=answer) if same_words else replace(kept, refusal=answer)
-    baseline = None if same_words else candidates.baseline(question, stored.revision)
-    choice = choose(stored.revision, baseline, answer, refresh)
+    if same_words and answer.name == stored.revision.name:
+        # The name stands for knobs and template: nothing differs, and nothing is to be recorded anew.
+        choice = Choice(revision=stored.revision, verdict="keep")
+    else:
+        baseline = None if same_words else candidates.baseline(question, stored.revision)
+        choice = choose(stored.revision, baseline, answer, refresh)
     if choice.verdict in ("roll", "refreshed"):
         old = record_of(choice.revision.name, _records(observed))
         # A revision that is asked for anew may start anew, whatever became of it before.
