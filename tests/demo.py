@@ -59,7 +59,7 @@ def main() -> int:
 
     say("images into the cluster, operator by Helm")
     deploy.load_images(cluster, images)
-    deploy.install_operator(cluster)
+    deploy.install_operator(cluster, images["operator"])
     deploy.provide_models(cluster, NAMESPACE, models)
     mark = timed("images loaded, operator installed", mark)
 

@@ -71,9 +71,14 @@ def helm(cluster: Cluster, *arguments: str) -> str:
     return done.stdout
 
 
-def install_operator(cluster: Cluster, *values: str) -> None:
-    """Install or upgrade the chart and wait until the operator is ready."""
-    settings = [argument for value in values for argument in ("--set", value)]
+def install_operator(cluster: Cluster, image: Path, *values: str) -> None:
+    """Install or upgrade the chart and wait until the operator is ready.
+
+    The archive's name holds the hash of what the image is made from: as an annotation it rolls the operator's pod
+    when the image was built anew under the same tag.
+    """
+    built = f"podAnnotations.llmservice\\.dev/image={image.stem}"
+    settings = [argument for value in (built, *values) for argument in ("--set", value)]
     helm(
         cluster, "upgrade", "--install", RELEASE, str(CHART), "--namespace", OPERATOR_NAMESPACE,
         "--create-namespace", "--wait", "--timeout", "120s", *settings,

@@ -24,6 +24,8 @@ TakeEvent = Callable[[str, str | None, Mapping[str, Any]], None]
 CONNECT_TIMEOUT_SECONDS = 10
 REQUEST_TIMEOUT_SECONDS = 60
 IDLE_WORKER_SECONDS = 0.5
+PEERING_IDENTITY: Any = labels.FIELD_MANAGER
+"""kopf wants one although peering is off; its type is not part of kopf's public names."""
 RESTART_SECONDS = 2.0
 
 
@@ -58,6 +60,8 @@ class Informer:
                     registry=self._registry(),
                     settings=self._settings(),
                     standalone=True,
+                    # By default kopf makes it from the user's name, which an unmapped uid does not have.
+                    identity=PEERING_IDENTITY,
                     clusterwide=not self._namespaces,
                     namespaces=list(self._namespaces),
                     stop_flag=self._stop,
