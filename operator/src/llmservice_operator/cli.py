@@ -1,6 +1,6 @@
-"""The command `llmservice`. Each subcommand's module is imported only when it is called: `plan` must not wait for
+"""The command `llmservice`.
 
-the operator's own imports.
+Each subcommand's module is imported only when it is called: `plan` must not wait for the operator's own imports.
 """
 
 import argparse

@@ -98,6 +98,7 @@ def memory_rules(version: Version, model: Architecture) -> EngineMemoryRules:
     return EngineMemoryRules(
         persistent_sampler_buffers=v2,
         graphs_charged=version >= ((0, 27, 0) if v2 else (0, 20, 0)),
+        flashinfer_sampler=version >= (0, 19, 0),
         multi_rank_non_torch_bytes=int((2.1 if version < (0, 20, 0) else 0.26) * GIB),
     )
 

@@ -19,9 +19,10 @@ STOP_DRAIN_SECONDS = 5
 
 
 def resolve_model_path(uri: str) -> str:
-    """What the engine is told to load: `hf://org/name` → `org/name`, `pvc://claim/path` → `/models/claim/path`,
+    """What the engine is told to load.
 
-    `file:///path` → `/path`. Raises InvalidInputError for other schemes.
+    `hf://org/name` → `org/name`, `pvc://claim/path` → `/models/claim/path`, `file:///path` → `/path`. Raises
+    InvalidInputError for other schemes.
     """
     scheme, separator, rest = uri.partition("://")
     path = rest.rstrip("/")

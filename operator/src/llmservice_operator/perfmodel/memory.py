@@ -24,6 +24,8 @@ class EngineMemoryRules:
     """Whether penalties' counts live on the device at all times (model runner V2)."""
     graphs_charged: bool
     """Whether an estimate of the CUDA graphs is taken from the budget."""
+    flashinfer_sampler: bool
+    """Whether FlashInfer's sampler is the default."""
     multi_rank_non_torch_bytes: int
     """Non-torch memory of a rank among several: communication buffers charged or not."""
 
@@ -78,18 +80,20 @@ def sampler_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -
     """Peak of the sampler over max_num_seqs rows of logits.
 
     Runner V1: 14 bytes a logit with FlashInfer's sampler (seven H100 starts of 0.19), 22 without, where top-k sorts
-    copies. V2: at most 4.5 (starts of 0.26 at 1,024 sequences); 6 are taken.
+    copies (starts of 0.26 with it off, public logs of 0.11 and 0.12). V2: at most 4.5 (starts of 0.26 at 1,024
+    sequences); 6 are taken.
     """
-    per_logit = 14 if batch.flashinfer_sampler else 22
+    per_logit = 14 if batch.flashinfer_sampler and rules.flashinfer_sampler else 22
     per_logit = 6 if rules.persistent_sampler_buffers else per_logit
     per_logit += 4 if batch.dtype in {"float32", "float"} else 0
     return batch.max_num_seqs * model.vocab_size * per_logit
 
 
 def persistent_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    """Penalty state on the device: counts of 4 bytes and a mask of one bit for each sequence and token of the
+    """Penalty state on the device.
 
-    vocabulary (0.33 v1/worker/gpu/sample/penalties.py).
+    Counts of 4 bytes and a mask of one bit for each sequence and token of the vocabulary (0.33
+    v1/worker/gpu/sample/penalties.py).
     """
     if not rules.persistent_sampler_buffers:
         return 0
@@ -108,9 +112,10 @@ def encoder_bytes(model: Architecture, batch: Batch) -> int:
 
 
 def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    """What profiling adds to the weights: the larger of the forward pass, the sampler and a copy of the head's size
+    """What profiling adds to the weights.
 
-    (seen as a floor in starts of 0.26 with few tokens), and what stays beside it.
+    The largest of the forward pass, the sampler, the encoder and a copy of the head's size (a floor in starts of 0.26
+    with few tokens), and what stays beside it.
     """
     head = ceil_div(
         model.vocab_size * model.hidden_size * DTYPE_BYTES[batch.dtype], batch.tensor_parallel_size
@@ -124,9 +129,10 @@ def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules
 
 
 def graph_bytes(model: Architecture, batch: Batch) -> int:
-    """CUDA graphs at 512 captured tokens: 0.3 GiB and 24 MiB a layer (starts: 0.4 to 1.9 GiB), twice that a layer where
+    """CUDA graphs, in proportion to the largest captured size.
 
-    full and sliding layers alternate among experts (1.55 GiB over 24 layers).
+    At 512 tokens 0.3 GiB and 24 MiB a layer (starts: 0.4 to 1.9 GiB); 52 MiB a layer where full and sliding layers
+    alternate among experts (1.55 GiB over 24 layers).
     """
     if batch.enforce_eager:
         return 0
@@ -143,9 +149,10 @@ def non_torch_bytes(batch: Batch, rules: EngineMemoryRules) -> int:
 
 
 def lora_bytes(model: Architecture, batch: Batch) -> int:
-    """LoRA slots: A of max_loras x rank x inputs and B of outputs x rank for each linear layer of the model
+    """LoRA slots, always of the largest rank.
 
-    (lora/layers/base_linear.py), always of the largest rank. Experts are left out.
+    A of max_loras x rank x inputs and B of outputs x rank for each linear layer (lora/layers/base_linear.py). Experts
+    are left out.
     """
     if not batch.max_loras:
         return 0
@@ -154,9 +161,10 @@ def lora_bytes(model: Architecture, batch: Batch) -> int:
 
 
 def draft_bytes(model: Architecture, batch: Batch, weights_bytes: int) -> int:
-    """Prediction layers of the checkpoint: 1.5 layers' share of the weights for each. A draft model, whose own
+    """What speculation adds to the weights.
 
-    config isn't read: 1 GiB or a layer's share, whichever is more; what it really takes shows in the engine's report.
+    Prediction layers of the checkpoint: 1.5 layers' share for each. A draft model, whose own config isn't read: 1 GiB
+    or a layer's share, whichever is more; what it really takes shows in the engine's report.
     """
     if not batch.speculative:
         return 0
@@ -170,9 +178,9 @@ def context_bytes(batch: Batch) -> int:
 
 
 def growth_bytes(model: Architecture, batch: Batch) -> int:
-    """What generation takes after the start, outside of the budget: 1.2 to 1.5 times the forward pass, 0.5 GiB
+    """What generation takes after the start, outside of the budget.
 
-    at least (H200, 0.26: 1.7 to 3.8 GiB at 16,384 batched tokens).
+    1.2 to 1.5 times the forward pass (H200, 0.26: 1.7 to 3.8 GiB at 16,384 batched tokens); 0.5 GiB at least.
     """
     return max(GIB // 2, int(1.55 * forward_bytes(model, batch)))
 
@@ -271,9 +279,9 @@ def account(
 def safe_utilization(
     *, total_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules
 ) -> float:
-    """The highest share of the card whose rest holds what must fit outside of the budget, in hundredths, at most
+    """The highest share of the card whose rest holds what must fit outside of the budget.
 
-    0.95; 0.0 if nothing is left.
+    In hundredths, at most 0.95; 0.0 if nothing is left.
     """
     share = 1.0 - outside_bytes(model, batch, rules) / total_bytes
     return max(0.0, min(0.95, math.floor(share * 100) / 100))
