@@ -64,8 +64,9 @@ class WeightsTracker:
     the two is nearer the truth.
     """
 
-    def __init__(self, total_bytes: int | None) -> None:
-        self._total = total_bytes
+    def __init__(self, total_bytes: int | None, *, exact: bool = False) -> None:
+        """`exact`: the total was counted from the files; else it is the plan's estimate."""
+        self._total, self._exact = total_bytes, exact
         self._began: float | None = None
         self._read_at_begin = 0
         self._loaded = 0
@@ -73,8 +74,8 @@ class WeightsTracker:
         self._done = False
 
     def total_known(self, total_bytes: int) -> None:
-        """The engine said how large the checkpoint is; an exact size known before stays."""
-        if self._total is None:
+        """The engine said how large the checkpoint is; what was counted from the files stays."""
+        if not self._exact:
             self._total = total_bytes
 
     def begin(self, now: float, read_bytes: int) -> None:
@@ -106,5 +107,5 @@ class WeightsTracker:
         if self._done:
             left = 0.0
         elif rate and self._total is not None:
-            left = (self._total - self._loaded) / rate
+            left = max(0.0, (self._total - self._loaded) / rate)
         return WeightsProgress(self._total, self._loaded, rate, left)

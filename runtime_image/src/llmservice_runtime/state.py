@@ -46,12 +46,16 @@ class Snapshot:
 class EngineState:
     """Written by the log pumps, the prober and the main loop; read by the pages. Methods lock themselves."""
 
-    def __init__(self, config: Config, clock: Clock, weights_total_bytes: int | None) -> None:
+    def __init__(self, config: Config, clock: Clock, weights_files_bytes: int | None) -> None:
+        """`weights_files_bytes`: counted from the model's files; without it the plan's figure stands in."""
         self._clock = clock
         self._changed = threading.Condition()
         self._facts = EngineFacts(version=config.engine_version)
         self._timer = StartupTimer(clock.monotonic())
-        self._weights = WeightsTracker(weights_total_bytes)
+        self._weights = WeightsTracker(
+            config.weights_bytes if weights_files_bytes is None else weights_files_bytes,
+            exact=weights_files_bytes is not None,
+        )
         self._phase = STARTING
         self._started_at = clock.wall()
         self._ready_at: float | None = None

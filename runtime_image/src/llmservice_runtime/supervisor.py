@@ -55,7 +55,8 @@ class Supervisor:
         self._termination_log, self._module = termination_log, module
         self._secrets = secret_values(command, environment)
         self._wakeup = Wakeup()
-        self._state = EngineState(config, clock, self._weights_total())
+        files_bytes = weights_bytes(Path(config.model_path)) if config.model_path else None
+        self._state = EngineState(config, clock, files_bytes)
         self._lock = threading.Lock()  # the prober's readings against the main loop's decisions
         self._hang = HangDetector(config.hang_seconds)
         self._drain: Drain | None = None
@@ -292,11 +293,6 @@ class Supervisor:
 
     def _wait_quietly(self, timeout_seconds: float) -> None:
         self._wakeup.wait(timeout_seconds)
-
-    def _weights_total(self) -> int | None:
-        if self._config.weights_bytes is not None:
-            return self._config.weights_bytes
-        return weights_bytes(Path(self._config.model_path)) if self._config.model_path else None
 
     def _engine_environment(self) -> dict[str, str]:
         return {name: value for name, value in self._environment.items() if name != CONFIG_VARIABLE}

@@ -101,9 +101,13 @@ def test_loaded_is_all_of_it() -> None:
     assert (progress.loaded_bytes, progress.bytes_per_second, progress.seconds_left) == (1000, 250.0, 0.0)
 
 
-def test_the_engines_own_size_stands_in_for_an_unknown_one_only() -> None:
-    unknown, known = WeightsTracker(None), WeightsTracker(1000)
-    for tracker in (unknown, known):
-        tracker.total_known(2000)
+@pytest.mark.parametrize(
+    ("total", "exact", "expected"), [(None, False, 2000), (1000, False, 2000), (1000, True, 1000)]
+)
+def test_the_engines_own_size_beats_an_estimate_but_not_the_files(
+    total: int | None, exact: bool, expected: int
+) -> None:
+    tracker = WeightsTracker(total, exact=exact)
+    tracker.total_known(2000)
 
-    assert (unknown.progress().total_bytes, known.progress().total_bytes) == (2000, 1000)
+    assert tracker.progress().total_bytes == expected
