@@ -9,6 +9,7 @@ import yaml
 
 FOLDER = Path(__file__).resolve().parent / "cases"
 ROWS = Path(__file__).resolve().parent / "rows"
+SAMPLES = Path(__file__).resolve().parents[2] / "crds" / "samples"
 PLANNED = "Planned"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from integration.api.kubectl import Kubectl
 from llmservice_operator.planning.types import Plan, Refusal
-from manifests.cases import PLANNED, Case, read_cases
+from manifests.cases import PLANNED, SAMPLES, Case, read_cases
 from manifests.outcomes import outcome
 
 CASES = read_cases()
@@ -37,3 +37,12 @@ def test_the_api_server_takes_all_of_them(kubectl: Kubectl, crd: None) -> None:
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("created") == len(CASES)
+
+
+@pytest.mark.light
+def test_the_api_server_takes_the_samples(kubectl: Kubectl, crd: None) -> None:
+    del crd  # only that it is there
+
+    result = kubectl("apply", "--validate=strict", "--dry-run=server", "-f", str(SAMPLES))
+
+    assert result.returncode == 0, result.stderr

@@ -15,11 +15,18 @@ def limited(memory: str) -> dict[str, object]:
 def test_smollm2_gets_the_cache_that_the_engine_reported() -> None:
     plan = planned(SMOLLM2, CPU, engine_version="0.32.0")
 
-    assert (plan.env, plan.kv_cache_tokens, plan.max_concurrency) == (
-        {"VLLM_CPU_KVCACHE_SPACE": "1"},
-        23_296,
-        11.38,
-    )
+    space = plan.env["VLLM_CPU_KVCACHE_SPACE"]
+    assert (space, plan.kv_cache_tokens, plan.max_concurrency) == ("1", 23_296, 11.38)
+
+
+def test_threads_are_not_bound() -> None:
+    assert planned(SMOLLM2, CPU).env["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
+
+
+def test_a_binding_of_the_users_is_theirs() -> None:
+    env = [{"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "0-3"}]
+
+    assert "VLLM_CPU_OMP_THREADS_BIND" not in planned(SMOLLM2, {**CPU, "engine": {"env": env}}).env
 
 
 def test_memory_is_requested_and_limited() -> None:

@@ -27,6 +27,8 @@ DEFAULT_CPU_CONCURRENCY = 4
 MEMORY_STEP = 256 << 20
 SHM_BYTES = 1 << 30
 KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+THREADS_BIND = "VLLM_CPU_OMP_THREADS_BIND"
+"""Unbound unless the user says so: a pod that doesn't own its cores must not hold its threads to some of them."""
 
 
 def memory_limit(case: Case) -> int | None:
@@ -140,11 +142,15 @@ def _plan(
         host_cpu_cores=1,
         shm_bytes=SHM_BYTES,
         engine_version=case.inputs.engine_version,
-        env={KV_SPACE: str(space)},
+        env={KV_SPACE: str(space), **_thread_binding(case)},
         engine_args=() if dtype_said else (("dtype", batch.dtype),),
         reasons=reasons + case.reasons,
         warnings=case.warnings,
     )
+
+
+def _thread_binding(case: Case) -> dict[str, str]:
+    return {} if any(each.name == THREADS_BIND for each in case.spec.engine.env) else {THREADS_BIND: "nobind"}
 
 
 def _terms(
