@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import deploy
-from devcluster import Cluster
+from devcluster.fixtures import AnyCluster
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "crds" / "samples" / "smollm2.yaml"
@@ -20,7 +20,7 @@ def say(text: str) -> None:
     print(f"\n▸ {text}", flush=True)
 
 
-def follow_until_ready(cluster: Cluster) -> None:
+def follow_until_ready(cluster: AnyCluster) -> None:
     """Print what the service says of itself whenever that changes, until it is Ready."""
     line_before = ""
     deadline = time.monotonic() + READY_WITHIN_SECONDS

@@ -6,12 +6,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from devcluster import Cluster
+from devcluster.binaries import Binaries
+from devcluster.fixtures import AnyCluster, outer_cluster
+from devcluster.kind import KindCluster
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "llmservice-operator"
@@ -31,9 +34,9 @@ with urllib.request.urlopen(request, timeout=60) as response:
 """Runs in the operator's own pod: it has Python, and resolves the Service's name as any client would."""
 
 
-def demo_cluster() -> Cluster:
-    """The cluster of `make demo` and `make cluster-up`."""
-    return Cluster(DEMO_CLUSTER, nodes=1)
+def demo_cluster() -> AnyCluster:
+    """The cluster of `make demo` and `make cluster-up`: KUBECONFIG's, kind's, or our own on this machine."""
+    return outer_cluster() or Cluster(DEMO_CLUSTER, nodes=1)
 
 
 def images_command(*arguments: str) -> str:
@@ -55,23 +58,30 @@ def build_model() -> Path:
     return Path(images_command("model"))
 
 
-def load_images(cluster: Cluster, archives: Mapping[str, Path], *, engine_node: str | None = None) -> None:
+def load_images(cluster: AnyCluster, archives: Mapping[str, Path], *, engine_node: str | None = None) -> None:
     """Load small images into every node and the real engine's into one: it is several GB."""
     for name, archive in archives.items():
         cluster.load_image(archive, node=(engine_node or cluster.nodes[0]) if name == "vllm-cpu" else None)
 
 
-def helm(cluster: Cluster, *arguments: str) -> str:
+def program(name: str) -> str:
+    """The pinned kubectl or helm, built where it is missing."""
+    binaries = Binaries()
+    binaries.ensure((name,))
+    return str(binaries.path(name))
+
+
+def helm(cluster: AnyCluster, *arguments: str) -> str:
     """Run Helm against the cluster; its output."""
     environ = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
-    command = (str(cluster.program("helm")), *arguments)
+    command = (program("helm"), *arguments)
     done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
     if done.returncode:
         raise AssertionError(f"helm {' '.join(arguments)}: {done.stderr}")
     return done.stdout
 
 
-def install_operator(cluster: Cluster, image: Path, *values: str) -> None:
+def install_operator(cluster: AnyCluster, image: Path, *values: str) -> None:
     """Install or upgrade the chart and wait until the operator is ready.
 
     The archive's name holds the hash of what the image is made from: as an annotation it rolls the operator's pod
@@ -116,8 +126,14 @@ def models_manifests(namespace: str, folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def provide_models(cluster: Cluster, namespace: str, model: Path) -> None:
-    """Put the model on the nodes' disk and make the claim `models` that leads to it."""
+def provide_models(cluster: AnyCluster, namespace: str, model: Path) -> None:
+    """Put the model on the nodes' disk and make the claim `models` that leads to it.
+
+    On a cluster whose nodes' disks are out of reach the claim `models`, with the model's folder, must be there.
+    """
+    if not isinstance(cluster, Cluster | KindCluster):
+        cluster.kubectl("get", "pvc", "models", "-n", namespace)
+        return
     target = cluster.models_folder / model.name
     if not target.exists():
         partial = target.with_suffix(".partial")
@@ -127,7 +143,14 @@ def provide_models(cluster: Cluster, namespace: str, model: Path) -> None:
     apply(cluster, *models_manifests(namespace, cluster.models_folder))
 
 
-def apply(cluster: Cluster, *objects: Mapping[str, Any]) -> str:
+def create_namespace(cluster: AnyCluster, name: str, *, labels: Mapping[str, str]) -> None:
+    """A namespace with its default ServiceAccount, which a controller makes a moment later."""
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
+    apply(cluster, manifest)
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
+
+
+def apply(cluster: AnyCluster, *objects: Mapping[str, Any]) -> str:
     """`kubectl apply` of objects."""
     return cluster.kubectl(
         "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
@@ -135,8 +158,8 @@ def apply(cluster: Cluster, *objects: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _kubectl_stream(cluster: Cluster, *arguments: str) -> Iterator[Iterator[str]]:
-    command = (str(cluster.program("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments)
+def _kubectl_stream(cluster: AnyCluster, *arguments: str) -> Iterator[Iterator[str]]:
+    command = (program("kubectl"), f"--kubeconfig={cluster.kubeconfig}", *arguments)
     environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stdout is not None
@@ -146,7 +169,7 @@ def _kubectl_stream(cluster: Cluster, *arguments: str) -> Iterator[Iterator[str]
             process.terminate()
 
 
-def watch(cluster: Cluster, path: str, *, deadline: float) -> Iterator[dict[str, Any]]:
+def watch(cluster: AnyCluster, path: str, *, deadline: float) -> Iterator[dict[str, Any]]:
     """Objects of an API path as they are and as they change, until `deadline` (time.monotonic seconds).
 
     Deleted objects come with `deleted: true` at the top.
@@ -169,8 +192,29 @@ def pods_path(namespace: str, service: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods?labelSelector=llmservice.dev%2Fservice%3D{service}"
 
 
+def wait_until(
+    cluster: AnyCluster, path: str, wanted: Callable[[dict[str, Any]], bool], *, timeout_seconds: float
+) -> dict[str, Any]:
+    """The first state of an object of this path that is as wanted; AssertionError with the last one seen."""
+    deadline = time.monotonic() + timeout_seconds
+    seen: dict[str, Any] = {}
+    while time.monotonic() < deadline:
+        for seen in watch(cluster, path, deadline=deadline):
+            if wanted(seen):
+                return seen
+    raise AssertionError(
+        f"not as wanted within {timeout_seconds} s: {path}; last: {json.dumps(seen.get('status'))}"
+    )
+
+
+def condition(service: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The condition of this type; empty where there is none."""
+    conditions = service.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
 def wait_for_pod(
-    cluster: Cluster, namespace: str, service: str, *, timeout_seconds: float = 60
+    cluster: AnyCluster, namespace: str, service: str, *, timeout_seconds: float = 60
 ) -> dict[str, Any]:
     """The first pod of the service, as soon as it is there."""
     deadline = time.monotonic() + timeout_seconds
@@ -179,7 +223,7 @@ def wait_for_pod(
     raise AssertionError(f"no pod of {namespace}/{service} within {timeout_seconds} s")
 
 
-def ask(cluster: Cluster, namespace: str, service: str, question: str) -> str:
+def ask(cluster: AnyCluster, namespace: str, service: str, question: str) -> str:
     """The model's answer through the Service's own address, asked from inside the cluster."""
     address = f"http://{service}.{namespace}.svc:8000/v1"
     target = f"deployment/{RELEASE}"
