@@ -178,8 +178,13 @@ def _exhausted(situation: Situation, _planned_verdict: Verdict) -> Verdict | Non
 
 
 def _rolled(situation: Situation, _planned_verdict: Verdict) -> Verdict | None:
-    """The reconcile that changes the revision: the pods have not heard of it yet."""
+    """The reconcile that changes the revision: the pods have not heard of it yet.
+
+    Where none runs and none is wanted there is nobody to hear of it, and no event would tell of an end.
+    """
     selection = situation.intent.selection
+    if situation.intent.target == 0 and not situation.summary.live:
+        return None
     if selection.verdict == "first":
         return Verdict(status="True", reason=Reason.RECONCILING, message="the children are being made")
     if selection.verdict == "keep" or selection.wanted is None:
