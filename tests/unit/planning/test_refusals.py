@@ -116,6 +116,19 @@ def test_the_accelerator_that_is_offered_fits() -> None:
     assert planned(LLAMA_8B, on(offered, workload=workload)).accelerator.name == offered
 
 
+def test_weights_that_are_quantised_while_loading_must_fit_before() -> None:
+    """14.8e9 parameters in 16 bits exceed an L4's 22 GiB, though half of that would fit."""
+    spec = {
+        "accelerator": {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}},
+        "engine": {"quantization": "fp8"},
+    }
+    config = {**load_config("Qwen--Qwen2.5-32B-Instruct"), "num_hidden_layers": 28}
+
+    refusal = refused(config, spec)
+
+    assert "loaded in 16 bits before they are quantised" in refusal.message
+
+
 def test_a_mistyped_accelerator_finds_its_neighbour() -> None:
     assert "did you mean nvidia-h200" in refused(SMOLLM2, on("nvidia-h20")).message
 

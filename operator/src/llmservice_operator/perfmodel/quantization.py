@@ -51,6 +51,8 @@ class Quantization:
     by_module: Mapping[str, Format] | None = None
     """Mixed precision: formats by module; what isn't listed stays as it was."""
     experts_only: bool = False
+    online: bool = False
+    """The engine quantises a 16-bit checkpoint while it loads it."""
     block_size: int = 0
     """Side of the blocks that share a scale; a rank's share of a matrix must be whole blocks. 0: none."""
     kv_cache_dtype: str = ""
@@ -159,7 +161,9 @@ def online_quantization(name: str) -> Quantization | None:
         "fp8": FP8, "fp8_per_tensor": FP8, "fp8_per_block": FP8, "fp8_per_channel": FP8,
         "int8_per_channel_weight_only": INT8, "mxfp8": MXFP8, "nvfp4_per_token": NVFP4,
     }  # fmt: skip
-    return Quantization(method=f"online {name}", default=formats[name]) if name in formats else None
+    if name not in formats:
+        return None
+    return Quantization(method=f"online {name}", default=formats[name], online=True)
 
 
 def _names(section: ConfigReader, *keys: str) -> tuple[str, ...]:

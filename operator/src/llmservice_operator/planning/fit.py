@@ -13,10 +13,13 @@ from llmservice_operator.perfmodel.memory import (
     Batch,
     EngineMemoryRules,
     account,
+    context_bytes,
+    margin_bytes,
     outside_bytes,
     safe_utilization,
     start_limit,
 )
+from llmservice_operator.perfmodel.quantization import UNQUANTIZED
 from llmservice_operator.perfmodel.shapes import StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.candidates import Candidate
@@ -67,6 +70,8 @@ class Misfit:
     """KV cache that the floor needs."""
     why: str = ""
     """Where it isn't memory: what cannot run."""
+    note: str = ""
+    """What takes the memory, where it isn't the account."""
 
 
 def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
@@ -77,6 +82,15 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
     if (why := _cannot_run(case, candidate)) is not None:
         return Misfit(
             candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why
+        )
+    if (excess := _loading_excess(case, candidate)) > 0:
+        return Misfit(
+            candidate=candidate,
+            shortfall_bytes=excess,
+            longest=0,
+            account=None,
+            needed_bytes=0,
+            note="the weights are loaded in 16 bits before they are quantised; a quantised checkpoint needs half",
         )
     rules = memory_rules(case.version, case.model)
     weights = rank_weights(case, dtype=case.gpu_dtype, tensor_parallel_size=candidate.tensor_parallel_size)
@@ -89,6 +103,17 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
     if best is None:
         raise AssertionError("batches() yields at least one")
     return best
+
+
+def _loading_excess(case: Case, candidate: Candidate) -> int:
+    """Bytes by which a checkpoint that is quantised while loading exceeds the card in its own format."""
+    if not case.quantization.online:
+        return 0
+    ranks = candidate.tensor_parallel_size
+    whole = rank_weight_bytes(case.model, UNQUANTIZED, dtype=case.gpu_dtype, tensor_parallel_size=ranks)
+    batch = case.batch(seqs=1, tokens=1, tensor_parallel_size=ranks, dtype=case.gpu_dtype)
+    room = candidate.row.memory_bytes - context_bytes(batch) - margin_bytes(candidate.row.memory_bytes)
+    return whole - case.switches.cpu_offload_bytes - room
 
 
 def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:

@@ -50,6 +50,8 @@ def does_not_fit(case: Case, misfits: list[Misfit]) -> Refusal:
             f" (of {gib(held.requested)} the weights take {gib(held.weights)} and activation and the rest "
             f"{gib(held.requested - held.weights - held.available)}; the KV cache needs {gib(nearest.needed_bytes)})"
         )
+    elif nearest.note:
+        message += f" ({nearest.note})"
     elif (limit := memory_limit(case)) is not None:
         message += f" of the container's limit of {gib(limit)} (spec.podTemplate.resources.limits.memory)"
     mends = remedies(case, misfits)
