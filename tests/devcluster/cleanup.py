@@ -124,6 +124,7 @@ def remove_cgroups(node: NodeLayout) -> None:
         if cgroup.name in containers:
             with contextlib.suppress(OSError):
                 cgroup.rmdir()
+                cgroup.parent.rmdir()  # only the last one can
 
 
 def mounts_below(folder: Path) -> list[str]:

@@ -139,6 +139,7 @@ class Cluster(LightCluster):
         """Makes the node's namespaces anew, as a machine's start does; its images and its pods' folders stay."""
         layout, supervisor = self.layout, self.supervisor
         cleanup.kill_node(layout, each)
+        cleanup.remove_cgroups(each)
         network.remove_node(each)
         network.create_node(layout, each)
         network.route_new_pods(layout, each)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import Cluster, DevclusterError, LightCluster, cleanup, processes
+from devcluster import Cluster, DevclusterError, LightCluster, cleanup, images, processes
 from devcluster.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,16 @@ def up_command(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
 
 
+def run_echo(cluster: Cluster) -> None:
+    """A pod on each node."""
+    image = "llmservice.dev/devcluster/echo:1"
+    archive = cluster.layout.folder / "echo.tar"
+    images.write_archive(archive, name=image, program=cluster.program("echo"))
+    cluster.load_image(archive)
+    cluster.kubectl("create", "deployment", "echo", f"--image={image}", "--replicas=4")
+    cluster.kubectl("rollout", "status", "deployment/echo", "--timeout=60s")
+
+
 def traces(layout: Layout) -> list[str]:
     """All that a cluster has on the machine, each named."""
     found = [f"process {process.pid}" for process in processes.marked(layout.marker)]
@@ -39,6 +49,11 @@ def traces(layout: Layout) -> list[str]:
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
     found += [line for line in tables.splitlines() if line.endswith(f"devcluster_{layout.prefix}")]
     return found + ([f"folder {layout.folder}"] if layout.folder.exists() else [])
+
+
+def cgroups(containers: set[str]) -> list[Path]:
+    """Control groups of these containers, in all hierarchies."""
+    return [path for path in Path("/sys/fs/cgroup").glob("**/k8s.io/*") if path.name in containers]
 
 
 @pytest.mark.light
@@ -130,16 +145,20 @@ def test_down_leaves_nothing_within_ten_seconds(name: str) -> None:
     """Processes, mounts, interfaces, namespaces, tables and files are gone, also with components killed before."""
     cluster = Cluster(name, nodes=2, gpus=8)
     cluster.up()
+    layout = cluster.layout
+    run_echo(cluster)
     for component in ("kube-apiserver", "containerd-1", "kubelet-2", "holder-2"):
         cluster.faults.kill(component)
-    layout = cluster.layout
+    containers = {path.name for node in layout.nodes for path in node.runc_root.glob("k8s.io/*")}
     assert len(traces(layout)) > 10
+    assert len(cgroups(containers)) >= len(containers) > 4
     started = time.monotonic()
 
     cluster.down()
 
     assert time.monotonic() - started < 10
     assert traces(layout) == []
+    assert cgroups(containers) == []
 
 
 @pytest.mark.light
