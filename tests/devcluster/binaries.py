@@ -86,6 +86,11 @@ def cache_root(environ: Mapping[str, str]) -> Path:
     return Path(base) / "llmservice" / "devcluster"
 
 
+def find_go(environ: Mapping[str, str]) -> str | None:
+    """The Go compiler on PATH, or where Go's own archive puts it: sudo resets PATH."""
+    return shutil.which("go", path=f"{environ.get('PATH', '')}:/usr/local/go/bin")
+
+
 def parse_go_version(text: str) -> tuple[int, int]:
     """``go version go1.26.8 linux/amd64`` → ``(1, 26)``."""
     word = next((w for w in text.split() if w.startswith("go1.")), "")
@@ -139,8 +144,10 @@ class Binaries:
         return self._folder(self._programs[name].module) / name
 
     def missing(self, names: tuple[str, ...] | None = None) -> list[str]:
-        """Names of the programs not built yet, in building order."""
+        """Names of the programs not built yet, in building order; all, without a compiler to ask for its version."""
         wanted = self._programs if names is None else names
+        if self._go() is None:
+            return [name for name in self._programs if name in wanted]
         return [name for name in self._programs if name in wanted and not self.path(name).exists()]
 
     def ensure(self, names: tuple[str, ...] | None = None) -> None:
@@ -175,10 +182,13 @@ class Binaries:
             self._folders[module] = self.root / f"{module}-{name}"
         return self._folders[module]
 
+    def _go(self) -> str | None:
+        return find_go(self._environ)
+
     def _go_version(self) -> str:
         # What `go version` prints is fixed by the installed compiler; asking it costs 10 ms, so it is asked once.
         if self._version is None:
-            go = shutil.which("go", path=self._environ.get("PATH"))
+            go = self._go()
             if go is None:
                 raise PreflightError(
                     f"Go is not on PATH; install Go {MINIMUM_GO[0]}.{MINIMUM_GO[1]} or newer (https://go.dev/dl)"
@@ -199,7 +209,7 @@ class Binaries:
         self._say(f"{progress} building {program.name} …")
         started = time.monotonic()
         command = [
-            "go",
+            self._go() or "go",
             "build",
             "-mod=readonly",
             "-trimpath",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster.binaries import find_go
 from devcluster.errors import CommandError, PreflightError
 from devcluster.node import CNI_PLUGINS
 from devcluster.shell import run
@@ -102,7 +103,7 @@ def look(*, light: bool, environ: Mapping[str, str], state_root: Path) -> Machin
     return Machine(
         is_root=os.geteuid() == 0,
         has_apt=shutil.which("apt-get") is not None,
-        has_go=shutil.which("go", path=environ.get("PATH")) is not None,
+        has_go=find_go(environ) is not None,
         missing_packages=tuple(name for name in wanted if not _has(PACKAGES[name])),
         free_build_bytes=_free(Path(environ.get("GOCACHE") or environ.get("XDG_CACHE_HOME") or home)),
         free_state_bytes=_free(state_root),

@@ -95,13 +95,16 @@ def test_progress_is_said(tmp_path: Path, sources: Path) -> None:
     assert said[0] == "[1/1] building tool …"
 
 
-def test_no_compiler_says_where_to_get_it(tmp_path: Path, sources: Path) -> None:
+def test_no_compiler_says_where_to_get_it(
+    tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("devcluster.binaries.find_go", lambda _: None)
     found = Binaries(
         environ={"PATH": str(tmp_path), "HOME": str(tmp_path)}, sources=sources, programs=(TOOL,)
     )
 
     with pytest.raises(PreflightError, match=r"Go is not on PATH; install Go 1\.26 or newer"):
-        found.missing()
+        found.ensure()
 
 
 @pytest.mark.parametrize("change", ["source", "compiler", "flags"])
