@@ -157,6 +157,14 @@ def test_the_engines_own_length_is_obeyed() -> None:
     assert plan.knobs.max_model_len <= 5000
 
 
+def test_without_a_figure_the_most_frugal_batch_is_taken() -> None:
+    correction = MemoryCorrection(failure_class="KvCacheTooSmall", stage="profile")
+
+    plan = planned(LLAMA_8B, on("nvidia-h200"), correction=correction)
+
+    assert (plan.knobs.max_num_batched_tokens, plan.knobs.max_num_seqs) == (2048, 16)
+
+
 def test_a_length_below_the_minimum_is_refused() -> None:
     correction = MemoryCorrection(
         failure_class="KvCacheTooSmall", estimated_max_model_len=5000, stage="profile"

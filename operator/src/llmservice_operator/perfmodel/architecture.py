@@ -95,9 +95,7 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         name=name,
         kind=kind,
         hidden_size=hidden_size,
-        intermediate_size=max(
-            block.dense_size if _has_dense(text, block, num_layers) else 0, block.shared_size
-        ),
+        intermediate_size=_largest_dense(text, block, num_layers),
         gated=block.gated,
         num_layers=num_layers,
         num_attention_heads=heads.query,
@@ -112,9 +110,7 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         vision=read_vision(root, hidden_size=hidden_size)
         if text is not root or root.has("vision_config")
         else None,
-        num_mtp_layers=text.integer(
-            "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", default=0, minimum=0
-        ),
+        num_mtp_layers=_mtp_layers(text),
     )
 
 
@@ -148,6 +144,17 @@ def _count_layers(text: ConfigReader) -> int:
 def _tied_by_default(text: ConfigReader) -> bool:
     """What transformers assumes when a config doesn't say: true for the families with scaled embeddings."""
     return text.has("final_logit_softcapping", "query_pre_attn_scalar")
+
+
+def _mtp_layers(text: ConfigReader) -> int:
+    return text.integer(
+        "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", default=0, minimum=0
+    )
+
+
+def _largest_dense(text: ConfigReader, block: FeedForward, num_layers: int) -> int:
+    dense = block.dense_size if _has_dense(text, block, num_layers) else 0
+    return max(dense, block.shared_size)
 
 
 def _has_dense(text: ConfigReader, block: FeedForward, num_layers: int) -> bool:

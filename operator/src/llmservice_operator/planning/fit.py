@@ -24,6 +24,7 @@ from llmservice_operator.perfmodel.shapes import StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.types import MemoryCorrection
 from llmservice_operator.planning.words import gib
 
 LARGE_CARD_BYTES = 70 * GIB
@@ -145,6 +146,8 @@ def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
     steps = _LARGE_BATCHES if candidate.row.memory_bytes >= LARGE_CARD_BYTES else _SMALL_BATCHES
     if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage != "load":
         steps = steps[1:]
+    if correction is not None and _tells_no_size(correction):
+        steps = steps[-1:]
     least = math.ceil(case.wish.concurrency / 8) * 8 if case.wish.concurrency > 1 else 1
     tried = set()
     for tokens, seqs in steps:
@@ -159,6 +162,12 @@ def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
             tensor_parallel_size=candidate.tensor_parallel_size,
             dtype=case.gpu_dtype,
         )
+
+
+def _tells_no_size(correction: MemoryCorrection) -> bool:
+    """The engine had no memory for any block, and so no figure to go by."""
+    sizes = correction.estimated_max_model_len or correction.kv_cache_available_bytes
+    return correction.failure_class == "KvCacheTooSmall" and not sizes
 
 
 def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
