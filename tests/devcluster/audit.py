@@ -30,7 +30,7 @@ class Request:
 
 
 class AuditLog:
-    """Requests in the order in which they ended; a watch is counted when it ends, and when it starts."""
+    """Requests in the order in which they were answered; a watch counts once, when it starts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,8 +46,8 @@ class AuditLog:
         with self._path.open("rb") as handle:
             handle.seek(since)
             for line in handle:
-                if line.endswith(b"\n"):
-                    yield parse(json.loads(line))
+                if line.endswith(b"\n") and counts_once(event := json.loads(line)):
+                    yield parse(event)
 
     def counts(
         self, *, since: int = 0, user: str | None = None, user_agent: str | None = None
@@ -58,6 +58,14 @@ class AuditLog:
             for request in self.requests(since=since)
             if request.user.startswith(user or "") and request.user_agent.startswith(user_agent or "")
         )
+
+
+def counts_once(event: Mapping[str, Any]) -> bool:
+    """One event of each request: a request that goes on has one at its start and one at its end."""
+    starts = event.get("stage") == "ResponseStarted"
+    if event["verb"] != "watch":
+        return not starts
+    return starts or int(event.get("responseStatus", {}).get("code", 0)) >= 400
 
 
 def parse(event: Mapping[str, Any]) -> Request:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import control_plane, network, node
-from devcluster.audit import AuditLog, parse
+from devcluster.audit import AuditLog, counts_once, parse
 from devcluster.kind import kind_config
 from devcluster.layout import Layout, Spec
 from devcluster.proxy import Rule
@@ -90,6 +90,21 @@ def test_audit_event_is_read() -> None:
         True,
         200,
     )
+
+
+@pytest.mark.parametrize(
+    ("verb", "stage", "code", "counts"),
+    [
+        ("get", "ResponseComplete", 200, True),
+        ("get", "ResponseStarted", 200, False),
+        ("watch", "ResponseStarted", 200, True),
+        ("watch", "ResponseComplete", 200, False),
+        ("watch", "ResponseComplete", 403, True),
+    ],
+)
+def test_each_request_is_counted_once(verb: str, stage: str, code: int, counts: bool) -> None:
+    """A watch when it starts, or when it is refused; a log that is followed when it ends."""
+    assert counts_once({"verb": verb, "stage": stage, "responseStatus": {"code": code}}) is counts
 
 
 def test_half_written_audit_line_is_left_for_later(tmp_path: Path) -> None:
