@@ -94,3 +94,10 @@ def test_a_context_nobody_asked_for_is_bounded() -> None:
     plan = planned(load_config("Qwen--Qwen3-0.6B"), on("cpu"))
 
     assert plan.knobs.max_model_len == 8192
+
+
+def test_a_pinned_utilisation_is_told_to_be_unused() -> None:
+    plan = planned(SMOLLM2, {**CPU, "engine": {"pin": {"gpuMemoryUtilization": 0.5}}})
+
+    assert plan.knobs.gpu_memory_utilization is None
+    assert any("not used on the cpu row" in reason for reason in plan.reasons)

@@ -117,6 +117,10 @@ def _plan(
         f"max_model_len: {tokens(context)}{shortened}",
         f"{KV_SPACE}: {space} GiB holds {concurrency:.2f} requests of {tokens(context)}",
     )
+    if case.spec.engine.pin.gpu_memory_utilization is not None:
+        reasons += (
+            "gpu_memory_utilization: pinned, and not used on the cpu row; the container's limit rules there",
+        )
     return Plan(
         accelerator=candidate.row,
         accelerators_per_replica=0,
