@@ -107,20 +107,7 @@ def _plan(
     kv_bytes = space * GIB
     total = limit or ceil_div(fixed + kv_bytes, MEMORY_STEP) * MEMORY_STEP
     concurrency = layout.max_concurrency(kv_bytes, context)
-    source = "as limited by spec.podTemplate" if limit else "as the model and workload need"
-    dtype_said = case.dtype is not None
-    why = "" if dtype_said else "; 16-bit kernels die at the first request where the kernel doesn't grant AMX"
-    shortened = f" of {case.wish.context:,} wanted" if context < case.wish.context else ""
-    reasons = (
-        f"accelerator: cpu, memory {source}: {gib(total)}",
-        f"dtype: {batch.dtype}{why}",
-        f"max_model_len: {tokens(context)}{shortened}",
-        f"{KV_SPACE}: {space} GiB holds {concurrency:.2f} requests of {tokens(context)}",
-    )
-    if case.spec.engine.pin.gpu_memory_utilization is not None:
-        reasons += (
-            "gpu_memory_utilization: pinned, and not used on the cpu row; the container's limit rules there",
-        )
+    reasons = _reasons(case, batch, total=total, space=space, context=context, concurrency=concurrency)
     return Plan(
         accelerator=candidate.row,
         accelerators_per_replica=0,
@@ -147,10 +134,29 @@ def _plan(
         shm_bytes=SHM_BYTES,
         engine_version=case.inputs.engine_version,
         env={KV_SPACE: str(space), **_thread_binding(case)},
-        engine_args=() if dtype_said else (("dtype", batch.dtype),),
-        reasons=reasons + case.reasons,
+        engine_args=() if case.dtype else (("dtype", batch.dtype),),
+        reasons=reasons,
         warnings=case.warnings,
     )
+
+
+def _reasons(
+    case: Case, batch: Batch, *, total: int, space: int, context: int, concurrency: float
+) -> tuple[str, ...]:
+    source = "as limited by spec.podTemplate" if memory_limit(case) else "as the model and workload need"
+    why = "" if case.dtype else "; 16-bit kernels die at the first request where the kernel doesn't grant AMX"
+    shortened = f" of {case.wish.context:,} wanted" if context < case.wish.context else ""
+    reasons = [
+        f"accelerator: cpu, memory {source}: {gib(total)}",
+        f"dtype: {batch.dtype}{why}",
+        f"max_model_len: {tokens(context)}{shortened}",
+        f"{KV_SPACE}: {space} GiB holds {concurrency:.2f} requests of {tokens(context)}",
+    ]
+    if case.spec.engine.pin.gpu_memory_utilization is not None:
+        reasons.append(
+            "gpu_memory_utilization: pinned, and not used on the cpu row; the container's limit rules"
+        )
+    return (*reasons, *case.reasons)
 
 
 def _thread_binding(case: Case) -> dict[str, str]:
