@@ -49,14 +49,16 @@ SMOLLM2 = {
 """SmolLM2-135M-Instruct's config.json."""
 
 
-def wait_for(look: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS) -> T:
+def wait_for(
+    look: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS, *, every: float = 0.05
+) -> T:
     """The first answer that is not None or False; AssertionError that says what was waited for."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = look()
         if found is not None and found is not False:
             return found
-        time.sleep(0.05)
+        time.sleep(every)
     raise AssertionError(f"waited {seconds:g} s for {what}")
 
 

@@ -126,7 +126,7 @@ class Bench:
             started = time.monotonic()
             self.operator.start()
             self.operator.wait_state("working", seconds=120)
-            running.wait_for(self.is_steady, "the restarted operator to be steady", 120)
+            running.wait_for(self.is_steady, "the restarted operator to be steady", 120, every=0.25)
             took = time.monotonic() - started
         self.add(f"restart with {self.services:,} services, to steady", took, "s", 8)
         writes = sum(v for k, v in self.writes(mark).items() if k != LEASES)
@@ -177,7 +177,7 @@ class Bench:
             started = time.monotonic()
             with self.cpu("pods"):
                 self.create_many(self.pods, replicas=1, prefix="pod")
-                running.wait_for(lambda: self.count_pods() >= self.pods, f"{self.pods} pods", 120)
+                running.wait_for(lambda: self.count_pods() >= self.pods, f"{self.pods} pods", 120, every=0.25)
             took = time.monotonic() - started
             self.add(f"{self.pods} services of 1 replica: all pods created", took, "s", 20)
             self.add("… writes (without Lease and Events)", self.own_writes(mark), "")
@@ -195,8 +195,9 @@ class Bench:
             list(pool.map(lambda name: self.create(name, replicas=replicas), names))
 
     def wait_ready(self, count: int) -> None:
+        # A page costs the operator some milliseconds; asked for too often it would be what is measured.
         running.wait_for(
-            lambda: self.operator.metrics().get(READY, 0) >= count, f"{count} services ready", 300
+            lambda: self.operator.metrics().get(READY, 0) >= count, f"{count} services ready", 300, every=0.25
         )
 
     def wait_events(self) -> None:

@@ -125,11 +125,26 @@ class FakeKube:
         content_type: str = "application/merge-patch+json",
     ) -> dict[str, Any]:
         self._count("patch", kind)
-        if content_type != "application/merge-patch+json" or not isinstance(body, Mapping):
-            raise InvalidError(415, "UnsupportedMediaType", "this server takes JSON merge patches only")
         where = (kind, namespace or "", name)
         stored = self._existing(where)
-        return self._update(where, stored, _merge(stored.obj, body), ("Update", ""))
+        if isinstance(body, Mapping):
+            if content_type != "application/merge-patch+json":
+                raise InvalidError(415, "UnsupportedMediaType", content_type)
+            return self._update(where, stored, _merge(stored.obj, body), ("Update", ""))
+        values = {step["path"]: step["value"] for step in body if step["op"] == "replace"}
+        if set(values) != {"/metadata/managedFields", "/metadata/resourceVersion"}:
+            raise InvalidError(
+                422, "Invalid", "of JSON patches, this server takes those of managedFields only"
+            )
+        if values["/metadata/resourceVersion"] != stored.obj["metadata"]["resourceVersion"]:
+            raise ConflictError(409, "Conflict", "the object has been modified")
+        owners = {
+            (entry["manager"], entry["operation"], entry.get("subresource", "")): kube_fields.paths(
+                entry["fieldsV1"]
+            )
+            for entry in values["/metadata/managedFields"]
+        }
+        return self._commit(where, _Stored(copy.deepcopy(stored.obj), owners), "MODIFIED")
 
     async def delete(self, kind: str, namespace: str | None, name: str, *, uid: str | None = None) -> None:
         self._count("delete", kind)

@@ -127,10 +127,23 @@ def is_key(path: Path) -> bool:
     return len(path) > 1 and path[-2][0] == "k" and path[-1][1] in json.loads(path[-2][1])
 
 
-def fields_v1(paths: set[Path]) -> dict[str, Any]:
+def paths(fields: Mapping[str, Any]) -> set[Path]:
+    """The paths of a `fieldsV1`."""
+    found: set[Path] = set()
+    for name, below in fields.items():
+        kind, _, rest = name.partition(":")
+        if name == ".":
+            continue
+        if not below:
+            found.add(((kind, rest),))
+        found |= {((kind, rest), *path) for path in paths(below)}
+    return found
+
+
+def fields_v1(named: set[Path]) -> dict[str, Any]:
     """The paths as `managedFields[].fieldsV1`."""
     tree: dict[str, Any] = {}
-    for path in sorted(paths):
+    for path in sorted(named):
         where = tree
         for kind, name in path:
             where = where.setdefault(f"{kind}:{name}", {})

@@ -37,6 +37,7 @@ async def _run(settings: Settings, make_reconciler: app.ReconcilerFactory) -> in
     # What was imported lives as long as the process; looking at it again and again costs a tenth of a core.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     try:
         return await app.Operator(settings, make_reconciler).run()
     except (LLMServiceError, OSError) as e:

@@ -31,7 +31,7 @@ def namespace(api: Api) -> str:
 
 @pytest.fixture
 def operator(
-    api: Api,  # noqa: ARG001  the CRDs come first
+    api: Api,
     light_cluster: LightCluster,
     namespace: str,
     tmp_path: Path,

@@ -11,9 +11,10 @@ from devcluster.api import Api
 from devcluster.light import LightCluster
 from fakes.kube import FakeKube
 from llmservice_operator.app import SystemClock
-from llmservice_operator.clients.kube import KINDS, ConflictError, KubeClient, NotFoundError
+from llmservice_operator.clients.kube import JSON_PATCH, KINDS, ConflictError, KubeClient, NotFoundError
 from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clients.kube_rest import RestKubeClient
+from llmservice_operator.controller.managers import turn_over
 
 MERGE = "application/merge-patch+json"
 Object = dict[str, Any]
@@ -282,6 +283,32 @@ async def test_a_merge_patch_sets_and_removes(server: Server) -> None:
 async def test_a_patch_of_nothing_is_not_found(server: Server) -> None:
     with pytest.raises(NotFoundError):
         await server.kube.patch("Deployment", server.namespace, "none", {"metadata": {"labels": {"a": "b"}}})
+
+
+async def test_what_was_posted_and_turned_over_is_pruned_by_our_apply(server: Server) -> None:
+    created = await server.kube.create(server.deployment(team="a"))
+    await server.kube.patch(
+        "Deployment", server.namespace, "chat", turn_over(created), content_type=JSON_PATCH
+    )
+
+    applied = await server.kube.apply(server.deployment())
+
+    managers = [(entry["manager"], entry["operation"]) for entry in applied["metadata"]["managedFields"]]
+    assert managers == [("llmservice-operator", "Apply")]
+    assert applied["metadata"]["labels"] == {"llmservice.dev/service": "chat"}
+    # The rest is as it was: what was taken off by the apply, the API server put back by default.
+    assert applied["metadata"]["generation"] == 1
+    assert applied["spec"] == created["spec"]
+
+
+async def test_an_object_that_has_changed_is_not_turned_over(server: Server) -> None:
+    created = await server.kube.create(server.deployment())
+    await server.somebody.patch("Deployment", server.namespace, "chat", {"spec": {"replicas": 5}})
+
+    with pytest.raises(ConflictError):
+        await server.kube.patch(
+            "Deployment", server.namespace, "chat", turn_over(created), content_type=JSON_PATCH
+        )
 
 
 async def test_a_get_of_nothing_is_none(server: Server) -> None:

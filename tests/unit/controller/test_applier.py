@@ -198,3 +198,25 @@ async def test_the_status_of_a_service_that_is_gone_is_no_error(scene: Scene) ->
     await scene.somebody.delete("LLMService", "ns", "chat")
 
     assert await scene.applier.apply_status({**SERVICE, "status": {"replicas": 1}}) is ApplyResult.UNCHANGED
+
+
+async def test_the_first_update_turns_what_was_posted_over_to_our_apply(scene: Scene) -> None:
+    await scene.applier.apply(child(), OURS)
+
+    await scene.applier.apply(child(image="engine:2"), OURS)
+
+    after = await scene.kube.get("Deployment", "ns", "chat")
+    assert after is not None
+    assert [(e["manager"], e["operation"]) for e in after["metadata"]["managedFields"]] == [
+        ("llmservice-operator", "Apply")
+    ]
+
+
+async def test_later_updates_are_one_write_each(scene: Scene) -> None:
+    await scene.applier.apply(child(), OURS)
+    await scene.applier.apply(child(image="engine:2"), OURS)
+    before = scene.writes()
+
+    await scene.applier.apply(child(image="engine:3"), OURS)
+
+    assert scene.writes() == before + 1

@@ -82,6 +82,15 @@ class MemoryKube:
         self._write("apply", kind, name)
         return self.put(_merged(old or {}, deepcopy(dict(manifest))))
 
+    async def create(self, manifest: Mapping[str, Any]) -> Object:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if kind in self.refuse:
+            raise self.refuse[kind]
+        if (kind, name) in self.objects:
+            raise ConflictError(409, "AlreadyExists", f"{kind} {name} already exists")
+        self._write("create", kind, name)
+        return self.put(deepcopy(dict(manifest)))
+
     async def apply_status(self, manifest: Mapping[str, Any]) -> Object:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         self._write("status", kind, name)

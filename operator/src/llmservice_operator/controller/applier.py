@@ -1,22 +1,21 @@
-"""Writes of one service: only what differs is applied, what is not ours is never touched."""
+"""Writes of one service: only what differs is applied, what is not ours is never touched.
+
+A child is created by POST and updated by server-side apply, both as field manager `llmservice-operator`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from llmservice_operator.clients.kube import ConflictError, KubeClient, NotFoundError
+from llmservice_operator.clients.kube import JSON_PATCH, ConflictError, KubeClient, NotFoundError
+from llmservice_operator.controller.managers import created_by_post, prunable, turn_over
 from llmservice_operator.controller.store import Store
 from llmservice_operator.errors import LLMServiceError
 from llmservice_operator.resources.diff import differs
 from llmservice_operator.resources.managed_fields import unwanted
 from llmservice_operator.resources.ownership import is_ours, not_ours_message
 from llmservice_operator.resources.types import Identity
-
-LOOK_FIRST = ("Service", "PersistentVolumeClaim")
-"""Kinds that could be merged into a stranger's object of the same name without a conflict of fields: two
-Services with the same selector, two claims of the same size. The others' selectors or data conflict."""
-""
 
 
 class ApplyResult(StrEnum):
@@ -64,8 +63,6 @@ class Applier:
         """Bring one child to what is desired. NotOursError where its name is taken by a stranger."""
         kind, name = desired["kind"], desired["metadata"]["name"]
         observed = self._store.get(kind, identity.namespace, name)
-        if observed is None and kind in LOOK_FIRST:
-            observed = await self._look(kind, identity, name)
         if observed is None:
             applied = await self._create(desired, identity)
         else:
@@ -104,10 +101,10 @@ class Applier:
         return observed
 
     async def _create(self, desired: Mapping[str, Any], identity: Identity) -> Applied:
-        """Without force: a conflict says that the name is taken, by ours unseen or by a stranger's."""
+        """By POST: a conflict says that the name is taken, by ours unseen or by a stranger's."""
         kind = desired["kind"]
         try:
-            created = await self._kube.apply(desired, force=False)
+            created = await self._kube.create(desired)
         except ConflictError:
             observed = await self._look(kind, identity, desired["metadata"]["name"])
             if observed is None:
@@ -122,12 +119,19 @@ class Applier:
         kind = desired["kind"]
         if not is_ours(observed, identity):
             raise NotOursError(kind, observed, not_ours_message(kind, observed, identity))
-        differences = (*differs(desired, observed), *unwanted(desired, observed))
+        differences = (*differs(desired, observed), *unwanted(desired, prunable(observed)))
         if not differences:
             return Applied(result=ApplyResult.UNCHANGED, observed=observed)
+        if created_by_post(observed):
+            await self._turn_over(kind, identity.namespace, desired["metadata"]["name"])
         updated = await self._kube.apply(desired, force=True)
         self._store.put(kind, updated)
         return Applied(result=ApplyResult.UPDATED, observed=updated, differences=differences)
+
+    async def _turn_over(self, kind: str, namespace: str, name: str) -> None:
+        live = await self._kube.get(kind, namespace, name)
+        if live is not None and created_by_post(live):
+            await self._kube.patch(kind, namespace, name, turn_over(live), content_type=JSON_PATCH)
 
     def _tell(self, kind: str, result: ApplyResult) -> None:
         if self._observer:

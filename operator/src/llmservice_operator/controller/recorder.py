@@ -33,7 +33,7 @@ class EventLimits:
 
     burst_per_object: int = 10
     refill_seconds: float = 30.0
-    per_second: float = 20.0
+    per_second: float = 10.0
     series_seconds: float = 600.0
     """An event repeated within this time is counted on the first one; later it is a new one."""
     series_update_seconds: float = 60.0
