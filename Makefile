@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 STAMP := $(VENV)/.stamp
+COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .PHONY: help
 help: ## List the targets
@@ -86,8 +87,11 @@ verify: venv ## Regenerate and fail on a difference
 
 .PHONY: lock
 lock: venv ## Resolve the dependencies anew into requirements/*.lock
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes operator/pyproject.toml -o requirements/operator.lock
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes operator/pyproject.toml requirements/dev.in -o requirements/dev.lock
+	@$(COMPILE) operator/pyproject.toml -o requirements/operator.lock
+	@$(COMPILE) operator/pyproject.toml requirements/dev.in -o requirements/dev.lock
+	@$(COMPILE) --override requirements/engine-cpu.overrides requirements/engine-cpu.in -o requirements/engine-cpu.lock
+	@$(COMPILE) requirements/image-build.in -o requirements/image-build.lock
+	@$(COMPILE) --no-deps requirements/smollm2.in -o requirements/smollm2.lock
 
 # ── the cluster ────────────────────────────────────────────────────────────────────────────────────────────
 

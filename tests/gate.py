@@ -4,6 +4,7 @@ What an earlier run that was killed has left is cleaned before, and what this on
 also when it is interrupted.
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,8 @@ class Stage:
 
     name: str
     commands: tuple[tuple[str, ...], ...]
+    real_engine: bool = False
+    """Whether the real engine is made and named to the commands."""
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:
@@ -49,20 +52,33 @@ STAGES = (
         name="images and model",
         commands=((PYTHON, "-m", "images", "build", "all"), (PYTHON, "-m", "images", "model")),
     ),
-    Stage(name="engines' contract", commands=(pytest("tests/contract"),)),
+    Stage(name="engines' contract", commands=(pytest("tests/contract"),), real_engine=True),
     Stage(name="real cluster, real engine", commands=(pytest("tests/e2e"),)),
 )
 
 
 def clean() -> None:
-    """End every cluster that a run of this tree has left."""
-    subprocess.run((PYTHON, "-m", "devcluster", "down", "--all"), cwd=ROOT, check=False)
+    """End the clusters of test runs that were killed; those of others, and a demo's, stay."""
+    subprocess.run((PYTHON, "-m", "devcluster", "down", "--orphans"), cwd=ROOT, check=False)
+
+
+def real_engine() -> dict[str, str]:
+    """Where the contract's tests find the real engine, made where it is missing."""
+
+    def path(*command: str) -> str:
+        done = subprocess.run(
+            (PYTHON, "-m", "images", *command), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        )
+        return done.stdout.strip().splitlines()[-1]
+
+    return {"REAL_ENGINE_PYTHON": path("engine"), "REAL_ENGINE_MODEL": path("model")}
 
 
 def run(stage: Stage) -> int:
     """Run the commands of a stage until one fails; its exit code."""
+    environ = os.environ | (real_engine() if stage.real_engine else {})
     for command in stage.commands:
-        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        status = subprocess.run(command, cwd=ROOT, check=False, env=environ).returncode
         if status:
             print(f"== failed: {' '.join(command).replace(str(ROOT) + '/', '')}", flush=True)
             return status

@@ -43,6 +43,7 @@ def plans() -> None:
         (REFERENCE / f"plan-{sample}.txt").write_text(
             f"$ llmservice plan -f crds/samples/{sample}.yaml\n{text}"
         )
+    output(sys.executable, "-m", "golden.plans.render")
 
 
 GENERATORS: tuple[Callable[[], None], ...] = (crd, golden_manifests, plans, reference)
