@@ -63,9 +63,9 @@ def operator_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def operator(
-    api: Api,  # noqa: ARG001  the CRD comes first
+    api: Api,
     light_cluster: LightCluster,  # noqa: F811
-    supervisors: played.Supervisors,  # noqa: ARG001  they come before who asks them
+    supervisors: played.Supervisors,
     operator_log: Path,
 ) -> Iterator[played.OperatorProcess]:
     """The operator, as its own process."""
@@ -97,8 +97,8 @@ def operator_log_path(operator_log: Path) -> Path:
 @pytest.fixture
 def world(
     bare: played.Played,
-    operator: played.OperatorProcess,  # noqa: ARG001  runs
-    operator_log_path: Path,  # noqa: ARG001  shown on failure
+    operator: played.OperatorProcess,
+    operator_log_path: Path,
     supervisors: played.Supervisors,
 ) -> played.Played:
     """The same, with the operator at work."""
