@@ -112,14 +112,14 @@ CAUSES = {
     "no-engine": Cause(
         engine={"image": "ghcr.io/llmservice/operator:0.1.0", "version": "0.32.0"},
         reason="EngineNotFound",
-        words=("correct spec.engine.image",),
+        words=("can import 'vllm'", "set spec.engine.image"),
     ),
     "wrong-accelerator": Cause(
         spec={"accelerator": {"types": ["nvidia-h200"]}},
         engine={"env": [{"name": "PATH", "value": "/tools:/usr/local/bin:/usr/bin:/bin"}]},
         pod={"volumes": [{"name": "tools", "claim": "models", "subPath": "tools", "mountPath": "/tools"}]},
         reason="WrongAccelerator",
-        words=("NVIDIA L4", "nvidia-h200"),
+        words=("NVIDIA L4", "nvidia-h200", "correct the node's labels"),
     ),
     "oom-at-load": Cause(
         fault="oom-load",

@@ -4,6 +4,7 @@ The hub's address and the one token come from the operator's settings only: an L
 operator to another host nor make it show the token to one.
 """
 
+import asyncio
 import json
 import re
 from collections import OrderedDict
@@ -59,7 +60,8 @@ class ModelHub(Protocol):
 class HttpModelHub:
     """ModelHub over httpx, in the layout of the Hugging Face hub's API.
 
-    Answers are kept: a commit's for ever, a branch's for `branch_ttl_seconds`, at most `max_entries` in all.
+    Answers are kept: a commit's for ever, a branch's for `branch_ttl_seconds`, a no for `refusal_ttl_seconds`, at
+    most `max_entries` in all. Many who ask for the same model at once wait for one answer.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class HttpModelHub:
         monotonic: Callable[[], float],
         timeout_seconds: float = 10.0,
         branch_ttl_seconds: float = 300.0,
+        refusal_ttl_seconds: float = 15.0,
         max_entries: int = 256,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -78,8 +81,10 @@ class HttpModelHub:
         self._token = token
         self._monotonic = monotonic
         self._branch_ttl_seconds = branch_ttl_seconds
+        self._refusal_ttl_seconds = refusal_ttl_seconds
         self._max_entries = max_entries
-        self._models: OrderedDict[tuple[str, str], tuple[float, HubModel]] = OrderedDict()
+        self._answers: OrderedDict[tuple[str, str], tuple[float, HubModel | ModelHubError]] = OrderedDict()
+        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
         self._http = httpx.AsyncClient(timeout=timeout_seconds, transport=transport, follow_redirects=False)
 
     async def __aenter__(self) -> Self:
@@ -105,16 +110,41 @@ class HttpModelHub:
                 permanent=True,
             )
         key = (repository, revision)
-        kept = self._models.get(key)
-        now = self._monotonic()
-        if kept is not None and (_COMMIT.match(revision) or now - kept[0] < self._branch_ttl_seconds):
-            self._models.move_to_end(key)
-            return kept[1]
-        model = await self._read(repository, revision)
-        self._models[key] = (now, model)
-        while len(self._models) > self._max_entries:
-            self._models.popitem(last=False)
-        return model
+        lock = self._asking.setdefault(key, asyncio.Lock())
+        async with lock:
+            answer = self._known(key)
+            if answer is None:
+                answer = await self._ask(repository, revision)
+                self._answers[key] = (self._monotonic(), answer)
+            self._answers.move_to_end(key)
+        self._forget_oldest()
+        if isinstance(answer, ModelHubError):
+            raise answer
+        return answer
+
+    def _known(self, key: tuple[str, str]) -> HubModel | ModelHubError | None:
+        """The answer that is kept, while it is fresh enough."""
+        kept = self._answers.get(key)
+        if kept is None:
+            return None
+        age_seconds = self._monotonic() - kept[0]
+        if isinstance(kept[1], ModelHubError):
+            return kept[1] if age_seconds < self._refusal_ttl_seconds else None
+        pinned = _COMMIT.match(key[1]) is not None
+        return kept[1] if pinned or age_seconds < self._branch_ttl_seconds else None
+
+    def _forget_oldest(self) -> None:
+        while len(self._answers) > self._max_entries:
+            key, _ = self._answers.popitem(last=False)
+            lock = self._asking.get(key)
+            if lock is not None and not lock.locked():
+                del self._asking[key]
+
+    async def _ask(self, repository: str, revision: str) -> HubModel | ModelHubError:
+        try:
+            return await self._read(repository, revision)
+        except ModelHubError as error:
+            return error
 
     async def _read(self, repository: str, revision: str) -> HubModel:
         name = f"{repository}@{revision}"

@@ -13,6 +13,7 @@ PLANNED_MEMORY_CLASSES: frozenset[str] = frozenset({Reason.KV_CACHE_TOO_SMALL, R
 LOOP_RESTARTS = 3
 """After so many restarts without a ready engine it is a loop, and a person is asked for."""
 
+# The supervisor's own words for WrongAccelerator and EngineNotFound end with the mend.
 _MENDS: dict[str, str] = {
     Reason.KV_CACHE_TOO_SMALL: "lower spec.workload.context.max or spec.workload.concurrency.min, "
     "or allow an accelerator with more memory",
@@ -25,9 +26,7 @@ _MENDS: dict[str, str] = {
     Reason.BAD_FLAG: "correct spec.engine.args",
     Reason.PORT_IN_USE: "remove what listens on the engine's port, such as an extra flag or host networking",
     Reason.SHARED_MEMORY_TOO_SMALL: "raise the pod's memory in spec.podTemplate.resources",
-    Reason.WRONG_ACCELERATOR: "correct spec.accelerator.types, or the node's labels",
     Reason.HOST_OUT_OF_MEMORY: "raise the memory in spec.podTemplate.resources",
-    Reason.ENGINE_NOT_FOUND: "correct spec.engine.image or spec.engine.command",
     Reason.START_TIMEOUT: "check how fast the weights can be read; a cache in spec.model.cache helps",
 }
 

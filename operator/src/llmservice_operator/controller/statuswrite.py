@@ -17,22 +17,33 @@ PROGRESS_SECONDS = 10.0
 VALUES_SECONDS = 60.0
 MOVED_FRACTION = 0.2
 
-_SHORT_WORDS = 160
+_WORDS_LENGTHS = (256, 128, 64, 16)
 
 
 def status_json(status: LLMServiceStatus) -> dict[str, Any]:
     """The status as it goes to the API server: at most 16 KiB, its longest explanations cut first."""
-    body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    body: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     if _size(body) <= MAX_STATUS_BYTES:
         return body
-    body = deepcopy(body)
-    plan = body.get("plan") or {}
+    for length in _WORDS_LENGTHS:
+        body = _shortened(body, length)
+        if _size(body) <= MAX_STATUS_BYTES:
+            break
+    return body
+
+
+def _shortened(body: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """The status with explanations of at most so many characters; conditions keep four times as many."""
+    short = deepcopy(dict(body))
+    plan = short.get("plan") or {}
     for term in plan.get("memory") or []:
-        term["explanation"] = term.get("explanation", "")[:_SHORT_WORDS]
+        term["explanation"] = term.get("explanation", "")[:length]
     for name in ("reasons", "warnings"):
         if name in plan:
-            plan[name] = [each[:_SHORT_WORDS] for each in plan[name]]
-    return body
+            plan[name] = [each[:length] for each in plan[name]]
+    for each in short.get("conditions") or []:
+        each["message"] = each.get("message", "")[: 4 * length]
+    return short
 
 
 def write_wait_seconds(

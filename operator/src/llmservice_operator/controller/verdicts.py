@@ -258,18 +258,18 @@ _PROGRESS_QUESTIONS: tuple[Callable[[Situation, Verdict], Verdict | None], ...] 
 
 def _ready(situation: Situation, planned: Verdict, progressing: Verdict) -> Verdict:
     summary, target = situation.summary, situation.intent.target
-    unplanned = planned.status != "True"
-    if unplanned:
-        return Verdict(status="False", reason=planned.reason, message=planned.message)
-    if situation.problems or situation.intent.selection.exhausted:
+    selection = situation.intent.selection
+    if situation.problems or selection.exhausted:
         return Verdict(status="False", reason=progressing.reason, message=progressing.message)
+    if planned.status != "True" or selection.active is None:
+        return Verdict(status="False", reason=planned.reason, message=planned.message)
     if _zero_wanted(situation):
         return Verdict(status="True", reason=Reason.SCALED_TO_ZERO, message="no replica is wanted")
     if summary.current_ready >= target:
         return Verdict(
             status="True",
             reason=Reason.READY,
-            message=f"{_count(target, 'replica')} ready: {planned.message}",
+            message=f"{_count(target, 'replica')} ready: {told_plan(selection.active.plan)}",
         )
     return Verdict(
         status="False",

@@ -1,0 +1,126 @@
+"""Reports as supervisors send them: read, or told to be none, within a deadline."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+import factories as make
+from llmservice_operator.clients.engine import (
+    EngineUnreachableError,
+    HttpEngineClient,
+    parse_report,
+    parse_termination_message,
+)
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(answer: Answer) -> AsyncIterator[int]:
+    """A server on the loopback address; its port."""
+
+    handling: list[asyncio.Task[None]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handling.append(task)
+        await reader.readuntil(b"\r\n\r\n")
+        with suppress(ConnectionError):
+            await answer(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+    await asyncio.gather(*handling)
+
+
+def page(body: bytes, status: str = "200 OK") -> Answer:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()
+
+    return answer
+
+
+async def silence(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    await reader.read()  # until the other side gives up
+
+
+async def test_report_is_read() -> None:
+    async with serving(page(json.dumps(make.report()).encode())) as port, HttpEngineClient() as client:
+        report = await client.report("127.0.0.1", port)
+
+    assert (report.phase, report.step, report.revision) == ("Starting", "load", make.REVISION)
+    assert report.load.loaded_bytes == 4 * 2**30
+    assert report.step_seconds == (("import", 12.1),)
+    assert report.devices[0].name == "NVIDIA H200"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (page(b"{}", "503 Service Unavailable"), "answered 503"),
+        (page(b"<html>"), "not a JSON object"),
+        (page(b"x" * 70_000), "longer than 65536 bytes"),
+    ],
+    ids=["503", "no JSON", "too long"],
+)
+async def test_what_is_no_report_is_told(answer: Answer, words: str) -> None:
+    async with serving(answer) as port, HttpEngineClient() as client:
+        with pytest.raises(EngineUnreachableError, match=words):
+            await client.report("127.0.0.1", port)
+
+
+async def test_supervisor_that_says_nothing_is_given_up_at_the_deadline() -> None:
+    async with serving(silence) as port, HttpEngineClient(timeout_seconds=0.05) as client:
+        with pytest.raises(EngineUnreachableError):
+            await client.report("127.0.0.1", port)
+
+
+async def test_port_that_nobody_listens_on_is_unreachable() -> None:
+    async with serving(page(b"")) as port:
+        pass
+    async with HttpEngineClient() as client:
+        with pytest.raises(EngineUnreachableError):
+            await client.report("127.0.0.1", port)
+
+
+def test_fields_of_another_release_are_taken_as_not_said() -> None:
+    odd = make.report(
+        startup={"step": 7, "steps": "none", "weights": []},
+        memory={"weightsBytes": "many", "kvCacheTokens": 5, "new": float("nan")},
+        devices={"a": 1},
+        failure={"class": None},
+        more={"x": 1},
+    )
+
+    report = parse_report(json.dumps(odd))
+
+    assert report.step == ""
+    assert dict(report.memory) == {"kvCacheTokens": 5}
+    assert report.devices == ()
+    assert report.failure is None
+
+
+def test_termination_message_has_revision_and_failure() -> None:
+    parsed = parse_termination_message(
+        make.termination_message("DiskFull", message="No space left", signal=None)
+    )
+
+    assert parsed is not None
+    revision, failure = parsed
+    assert revision == make.REVISION
+    assert (failure.failure_class, failure.message) == ("DiskFull", "No space left")
+
+
+@pytest.mark.parametrize("text", ["", "Traceback (most recent call last):", "[]", '{"reason": "none"}'])
+def test_words_that_are_not_the_supervisors_are_no_failure(text: str) -> None:
+    assert parse_termination_message(text) is None

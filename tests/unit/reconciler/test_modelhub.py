@@ -1,0 +1,207 @@
+"""What is read from the hub, what it is asked with, and what is said when it says no."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from llmservice_operator.clients.modelhub import HttpModelHub, ModelHubError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+HUB = "https://hub.test"
+CONFIG = {"model_type": "llama", "hidden_size": 576}
+
+
+class Pages:
+    """A hub with one model, and what it was asked."""
+
+    def __init__(self, **files: Any) -> None:
+        self.files: dict[str, Any] = {"config.json": CONFIG, **files}
+        self.sizes: dict[str, int | None] = {"model.safetensors": 269_060_552}
+        self.requests: list[httpx.Request] = []
+        self.answers: dict[str, httpx.Response] = {}
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        await asyncio.sleep(0)  # as on a network, others have their turn before the answer comes
+        if request.url.path in self.answers:
+            return self.answers[request.url.path]
+        if request.url.path == "/api/models/org/tiny/revision/main":
+            names = [*self.files, *self.sizes]
+            siblings = [{"rfilename": name, "size": self.sizes.get(name)} for name in names]
+            return httpx.Response(200, json={"sha": COMMIT, "siblings": siblings})
+        name = request.url.path.removeprefix(f"/org/tiny/resolve/{COMMIT}/")
+        return httpx.Response(200, json=self.files[name]) if name in self.files else httpx.Response(404)
+
+
+def hub(pages: Callable[[httpx.Request], Any], *, token: str | None = None) -> HttpModelHub:
+    return HttpModelHub(
+        endpoint=HUB, token=token, monotonic=lambda: 0.0, transport=httpx.MockTransport(pages)
+    )
+
+
+async def test_branch_is_resolved_to_its_commit() -> None:
+    async with hub(Pages()) as client:
+        model = await client.model("org/tiny", "main")
+
+    assert (model.commit, model.config) == (COMMIT, CONFIG)
+
+
+async def test_weights_are_the_sum_of_the_safetensors_files() -> None:
+    pages = Pages()
+    pages.sizes = {
+        "model-00001-of-00002.safetensors": 5_000,
+        "model-00002-of-00002.safetensors": 3_000,
+        "consolidated.safetensors": 8_000,
+        "original/model.safetensors": 8_000,
+        "pytorch_model.bin": 8_000,
+    }
+    async with hub(pages) as client:
+        model = await client.model("org/tiny", "main")
+
+    assert model.weights_bytes == 8_000
+
+
+async def test_index_tells_the_weights_more_exactly() -> None:
+    pages = Pages(**{"model.safetensors.index.json": {"metadata": {"total_size": 16_381_470_720}}})
+    async with hub(pages) as client:
+        model = await client.model("org/tiny", "main")
+
+    assert model.weights_bytes == 16_381_470_720
+
+
+async def test_checkpoint_without_safetensors_has_no_known_size() -> None:
+    pages = Pages()
+    pages.sizes = {"pytorch_model.bin": 8_000}
+    async with hub(pages) as client:
+        model = await client.model("org/tiny", "main")
+
+    assert model.weights_bytes is None
+
+
+async def test_quantization_of_its_own_file_is_part_of_the_config() -> None:
+    quantization = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    async with hub(Pages(**{"hf_quant_config.json": quantization})) as client:
+        model = await client.model("org/tiny", "main")
+
+    assert model.config["quantization_config"] == quantization
+
+
+async def test_second_question_is_answered_from_memory() -> None:
+    pages = Pages()
+    async with hub(pages) as client:
+        await client.model("org/tiny", "main")
+        asked = len(pages.requests)
+        await client.model("org/tiny", "main")
+
+    assert len(pages.requests) == asked
+
+
+async def test_many_at_once_ask_once() -> None:
+    pages = Pages()
+    async with hub(pages) as client:
+        await asyncio.gather(*(client.model("org/tiny", "main") for _ in range(20)))
+
+    assert len([each for each in pages.requests if each.url.path.startswith("/api/")]) == 1
+
+
+async def test_refusal_is_remembered_for_a_moment() -> None:
+    pages = Pages()
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(404)
+    async with hub(pages) as client:
+        for _ in range(3):
+            with pytest.raises(ModelHubError):
+                await client.model("org/tiny", "main")
+
+    assert len(pages.requests) == 1
+
+
+async def test_token_is_shown_to_the_hub_and_to_no_storage_that_it_sends_us_to() -> None:
+    pages = Pages()
+    pages.answers[f"/org/tiny/resolve/{COMMIT}/config.json"] = httpx.Response(
+        302, headers={"location": "https://storage.test/config.json"}
+    )
+    pages.answers["/config.json"] = httpx.Response(200, json=CONFIG)
+    async with hub(pages, token="hf_secret") as client:
+        await client.model("org/tiny", "main")
+
+    shown = {each.url.host: each.headers.get("authorization") for each in pages.requests}
+    assert shown == {"hub.test": "Bearer hf_secret", "storage.test": None}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "permanent", "words"),
+    [
+        (404, "ModelNotFound", True, "correct spec.model.uri or spec.model.revision"),
+        (401, "ModelAccessDenied", False, "the operator has no hub token"),
+        (403, "ModelAccessDenied", False, "spec.model.configMap"),
+        (429, "HubUnavailable", False, "answered 429"),
+        (503, "HubUnavailable", False, "answered 503"),
+    ],
+)
+async def test_no_of_the_hub_is_told_with_a_mend(
+    status: int, reason: str, *, permanent: bool, words: str
+) -> None:
+    pages = Pages()
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(status)
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError) as caught:
+            await client.model("org/tiny", "main")
+
+    assert (caught.value.reason, caught.value.permanent) == (reason, permanent)
+    assert words in caught.value.message
+
+
+async def test_hub_that_cannot_be_reached_is_unavailable() -> None:
+    def away(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    async with hub(away) as client:
+        with pytest.raises(ModelHubError) as caught:
+            await client.model("org/tiny", "main")
+
+    assert caught.value.reason == "HubUnavailable"
+    assert "hub.test did not answer: connection refused" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("repository", "revision"),
+    [
+        ("org/../admin", "main"),
+        ("//evil.test/x", "main"),
+        ("org/tiny?x=", "main"),
+        ("org/tiny", "../../x"),
+        ("", "main"),
+        ("org/tiny/more", "main"),
+    ],
+)
+async def test_name_that_could_lead_elsewhere_is_not_asked_for(repository: str, revision: str) -> None:
+    pages = Pages()
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError) as caught:
+            await client.model(repository, revision)
+
+    assert caught.value.reason == "ModelNotFound"
+    assert pages.requests == []
+
+
+async def test_config_that_is_no_json_is_told() -> None:
+    pages = Pages()
+    pages.answers[f"/org/tiny/resolve/{COMMIT}/config.json"] = httpx.Response(200, text="<html>")
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError) as caught:
+            await client.model("org/tiny", "main")
+
+    assert caught.value.reason == "ModelInvalid"
+
+
+async def test_page_without_end_is_cut_off() -> None:
+    pages = Pages()
+    pages.answers[f"/org/tiny/resolve/{COMMIT}/config.json"] = httpx.Response(200, content=b"x" * 5_000_000)
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError) as caught:
+            await client.model("org/tiny", "main")
+
+    assert "larger than" in caught.value.message
