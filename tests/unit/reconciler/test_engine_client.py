@@ -21,7 +21,6 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 @asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[int]:
     """A server on the loopback address; its port."""
-
     handling: list[asyncio.Task[None]] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -151,6 +151,36 @@ TROUBLES = {
         "node-1",
         False,
     ),
+    "node silent": (
+        make.running_pod(
+            started=True,
+            conditions=(
+                make.condition("Ready", "False", since=-20),
+                make.condition("ContainersReady", "True"),
+            ),
+        ),
+        PodStage.STARTING,
+        "NodeLost",
+        "node node-1 does not answer any more",
+        False,
+    ),
+    "evicted by a taint": (
+        make.running_pod(
+            deleted=30,
+            conditions=(
+                make.condition(
+                    "DisruptionTarget",
+                    "True",
+                    reason="DeletionByTaintManager",
+                    message="Taint manager: deleting due to NoExecute taint",
+                ),
+            ),
+        ),
+        PodStage.STOPPING,
+        "PodEvicted",
+        "NoExecute taint",
+        False,
+    ),
     "probe failing": (
         make.running_pod(started=True, conditions=(make.condition("Ready", "False", since=-60),)),
         PodStage.STARTING,

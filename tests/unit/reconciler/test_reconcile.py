@@ -275,8 +275,18 @@ async def test_missing_config_map_is_told_with_the_command_that_makes_it(world: 
     assert (status, reason) == ("Unknown", "ModelConfigUnavailable")
     assert "kubectl -n default create configmap none --from-file=config.json" in message
     assert world.condition("Stalled")[0] == "False"
-    assert again == 20.0
+    assert again == 10.0
     assert "Deployment" not in {kind for _, kind, _ in world.kube.writes}
+
+
+async def test_what_stays_missing_is_looked_for_less_and_less(world: World) -> None:
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "none"})
+    await world.settle()
+
+    world.clock.seconds += 120
+    assert await world.settle() == 60.0
+    world.clock.seconds += 86_400
+    assert await world.settle() == 300.0
 
 
 async def test_config_map_that_comes_later_is_found(world: World) -> None:

@@ -25,8 +25,11 @@ REPORT_SECONDS = 15.0
 """How soon a ready engine that gave no report is asked again."""
 REPORT_PATIENCE_SECONDS = 600.0
 """After so long the periodic resync has to do: its report may never be reachable."""
-UNPLANNED_SECONDS = 20.0
-"""How soon a model's config or an accelerator that was not there is looked for again."""
+CREATION_SECONDS = 30.0
+"""How often a pod whose containers are being made is looked at: only its slowness is not told by a watch."""
+UNPLANNED_SECONDS = (10.0, 300.0)
+"""How soon a model's config that was not there is looked for again: after half the time that it has been so,
+within these bounds."""
 PROBLEM_SECONDS = 30.0
 """How soon a refused write is tried again: what stands in its way may not be watched."""
 
@@ -79,7 +82,7 @@ def conclude(
     return Conclusion(
         status=status,
         sayings=_sayings(before.conditions, status.conditions, intent),
-        again_seconds=_again(observed, intent, summary, problems, now),
+        again_seconds=_again(observed, intent, summary, problems, status.conditions, now=now),
     )
 
 
@@ -188,22 +191,37 @@ def _again(
     intent: Intent,
     summary: Summary,
     problems: tuple[WriteProblem, ...],
+    conditions: tuple[Condition, ...],
+    *,
     now: float,
 ) -> float | None:
     """In how many seconds something may have changed that no watch tells."""
     waits: list[float] = []
     if problems:
         waits.append(PROBLEM_SECONDS)
-    selection = intent.selection
-    if selection.refusal is not None or selection.unknown_candidate is not None:
-        waits.append(UNPLANNED_SECONDS)
-    if any(pod.stage in (PodStage.CREATING, PodStage.STARTING) for pod in summary.live):
+    if _may_be_planned_later(observed, intent):
+        least, most = UNPLANNED_SECONDS
+        planned = find_condition(conditions, ConditionType.PLANNED)
+        age_seconds = 0.0 if planned is None else now - planned.last_transition_time.timestamp()
+        waits.append(min(max(age_seconds / 2, least), most))
+    if any(pod.stage == PodStage.STARTING and pod.engine_started_at is not None for pod in summary.live):
         waits.append(PROGRESS_SECONDS)
+    if any(pod.stage == PodStage.CREATING and pod.trouble is None for pod in summary.live):
+        waits.append(CREATION_SECONDS)
     if any(pod.stage == PodStage.STOPPING for pod in observed.pods):
         waits.append(PROBLEM_SECONDS)
     if _unreported(observed, intent, now):
         waits.append(REPORT_SECONDS)
     return min(waits, default=None)
+
+
+def _may_be_planned_later(observed: Observed, intent: Intent) -> bool:
+    """Whether waiting may lead to a plan: a ConfigMap, the hub or a node may change, the spec's words do not."""
+    selection = intent.selection
+    if selection.unknown_candidate is not None:
+        return True
+    refusal = selection.refusal
+    return refusal is not None and (not refusal.certain or observed.model.problem is not None)
 
 
 def _unreported(observed: Observed, intent: Intent, now: float) -> bool:

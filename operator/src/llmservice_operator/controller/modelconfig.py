@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from llmservice_operator.api.conditions import Reason
 from llmservice_operator.api.labels import REFRESH_ANNOTATION
 from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.clients.kube import ForbiddenError
 from llmservice_operator.clients.modelhub import ModelHub, ModelHubError
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.observed import ModelLookup
@@ -83,7 +84,12 @@ class ModelConfigs:
 
     async def _from_config_map(self, namespace: str, name: str) -> ModelLookup:
         where = f"ConfigMap {namespace}/{name}"
-        found = await self._config_map(namespace, name)
+        try:
+            found = await self._config_map(namespace, name)
+        except ForbiddenError as error:
+            return _lookup_problem(
+                Reason.MODEL_CONFIG_UNAVAILABLE, f"the operator may not read {where}: {error.message}"
+            )
         create = f"kubectl -n {namespace} create configmap {name} --from-file={CONFIG_KEY}"
         if found is None:
             return _lookup_problem(

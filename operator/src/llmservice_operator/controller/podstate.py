@@ -146,7 +146,7 @@ def _stopping(view: _View) -> _Found | None:
         return None
     # deletionTimestamp is already the end of the grace period.
     if view.now - deletion <= OVERDUE_DELETION_SECONDS:
-        return PodStage.STOPPING, None
+        return _disrupted(view) or (PodStage.STOPPING, None)
     node = (view.pod.get("spec") or {}).get("nodeName", "")
     return PodStage.STOPPING, Trouble(
         reason=NODE_LOST,
@@ -257,6 +257,15 @@ def _running(view: _View) -> _Found:
     if (trouble := _exit_trouble(view, None)) is not None:
         return PodStage.STARTING, trouble
     ready = view.conditions.get("Ready", {})
+    if view.conditions.get("ContainersReady", {}).get("status") == "True":
+        # Only the node's controller says no to a pod whose containers are all ready: the node is silent.
+        node = (view.pod.get("spec") or {}).get("nodeName", "")
+        return PodStage.STARTING, Trouble(
+            reason=NODE_LOST,
+            message=f"node {node} does not answer any more; its pods are replaced after the toleration of "
+            "its taint, five minutes unless said otherwise",
+            needs_person=False,
+        )
     since = _seconds(ready.get("lastTransitionTime"))
     draining = view.report is not None and view.report.phase == "Draining"
     served = view.engine.get("started") is True and not draining

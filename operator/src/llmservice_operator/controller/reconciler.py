@@ -16,9 +16,6 @@ from llmservice_operator.clients.kube import (
     ForbiddenError,
     InvalidError,
     KubeClient,
-    KubeError,
-    KubeUnavailableError,
-    NotLeaderError,
 )
 from llmservice_operator.clients.modelhub import ModelHub
 from llmservice_operator.clock import Clock
@@ -107,9 +104,7 @@ class Reconciler:
             await self._applier.apply(manifest, observed.identity)
         except NotOursError as error:
             return WriteProblem(kind=kind, reason=Reason.NAME_CONFLICT, message=str(error), needs_person=True)
-        except (KubeUnavailableError, NotLeaderError):
-            raise
-        except (InvalidError, ForbiddenError, KubeError) as error:
+        except (InvalidError, ForbiddenError) as error:
             return WriteProblem(
                 kind=kind,
                 reason=Reason.APPLY_REFUSED,

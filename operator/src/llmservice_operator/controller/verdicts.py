@@ -14,6 +14,7 @@ from llmservice_operator.api.conditions import ConditionStatus, ConditionType, R
 from llmservice_operator.api.labels import REFRESH_ANNOTATION
 from llmservice_operator.api.status import FailureStatus
 from llmservice_operator.controller.decide import Intent
+from llmservice_operator.controller.failures import PLANNED_MEMORY_CLASSES
 from llmservice_operator.controller.observed import Observed
 from llmservice_operator.controller.selection import RESTART_MEND
 from llmservice_operator.controller.summary import Summary, told_stage
@@ -86,8 +87,8 @@ def _planned(situation: Situation) -> Verdict:
         kept = f"; revision {selection.active.name} stays as it is" if selection.active is not None else ""
         status: ConditionStatus = "False" if refusal.certain else "Unknown"
         return Verdict(status=status, reason=refusal.reason, message=refusal.message + kept)
-    if selection.exhausted and situation.last_failure is not None:
-        failure = situation.last_failure
+    failure = _wanted_failure(situation)
+    if selection.exhausted and failure is not None and failure.failure_class in PLANNED_MEMORY_CLASSES:
         return Verdict(status="False", reason=failure.failure_class, message=failure.message)
     if selection.active is None:
         return Verdict(status="Unknown", reason=Reason.RECONCILING)
@@ -163,7 +164,7 @@ def _exhausted(situation: Situation, _planned_verdict: Verdict) -> Verdict | Non
     selection = situation.intent.selection
     if not selection.exhausted or selection.wanted is None:
         return None
-    failure = situation.last_failure
+    failure = _wanted_failure(situation)
     reason = failure.failure_class if failure is not None else Reason.OUT_OF_MEMORY
     words = failure.message if failure is not None else "its start failed for memory"
     if selection.active is None or selection.no_replicas:
@@ -175,6 +176,13 @@ def _exhausted(situation: Situation, _planned_verdict: Verdict) -> Verdict | Non
         reason=reason,
         message=f"revision {selection.wanted.name} does not start ({words}); {outcome}; {RESTART_MEND}",
     )
+
+
+def _wanted_failure(situation: Situation) -> FailureStatus | None:
+    """The last failure, where it is of the wanted revision and not of one that runs in its place."""
+    wanted, failure = situation.intent.selection.wanted, situation.last_failure
+    ours = wanted is not None and failure is not None and failure.revision == wanted.name
+    return failure if ours else None
 
 
 def _rolled(situation: Situation, _planned_verdict: Verdict) -> Verdict | None:
