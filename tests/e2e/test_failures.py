@@ -133,21 +133,6 @@ CAUSES = {
         words=("exit code 3", "again and again"),
         seconds=240,
     ),
-    "engine-died": Cause(
-        fault="exit-zero:after=1",
-        condition="Progressing",
-        status="False",
-        reason="EngineDied",
-        words=("EngineDied",),
-    ),
-    "hung": Cause(
-        fault="hang:tokens=1",
-        condition="Progressing",
-        status="False",
-        reason="Hung",
-        words=("no token",),
-        seconds=420,
-    ),
     "slow-load": Cause(
         fault="slow-load:seconds=120,shards=60",
         condition="Progressing",
@@ -162,6 +147,15 @@ CAUSES = {
         words=('violates PodSecurity "restricted:latest"', "runAsNonRoot"),
     ),
 }
+
+
+DEATHS = {
+    "engine-died": Cause(
+        fault="exit-zero:after=5", reason="EngineDied", words=("exit code 0 while serving",)
+    ),
+    "hung": Cause(fault="hang:tokens=1", reason="Hung", words=("no token",), seconds=420),
+}
+"""Engines that end while they serve and are started again: they are ready in between."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +208,8 @@ def stage(platform: Platform, namespace: str) -> Iterator[Stage]:
     ]
     deploy.apply(cluster, quota, *config_maps)
     namespaces = {"plain": namespace, "quota": poor}
-    services = [llmservice(name, namespaces[cause.where], cause) for name, cause in CAUSES.items()]
+    causes = CAUSES | DEATHS
+    services = [llmservice(name, namespaces[cause.where], cause) for name, cause in causes.items()]
     deploy.apply(cluster, *services, corrected_service(namespace))
     with _request_that_never_ends(cluster, namespace):
         yield Stage(cluster=cluster, namespaces=namespaces)
@@ -258,6 +253,21 @@ def test_cause_is_told_with_a_mend(stage: Stage, name: str) -> None:
     service = stage.service(name, where=cause.where)
     assert [word for word in cause.words if word not in told["message"]] == [], told["message"]
     assert service["status"]["observedGeneration"] == service["metadata"]["generation"]
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_death_while_serving_is_told_and_the_service_comes_back(stage: Stage, name: str) -> None:
+    cause = DEATHS[name]
+
+    def back(service: Object) -> bool:
+        failure = service.get("status", {}).get("lastFailure", {})
+        ready = deploy.condition(service, "Ready").get("status") == "True"
+        return failure.get("class") == cause.reason and ready
+
+    path = deploy.llmservice_path(stage.namespaces["plain"], name)
+    service = deploy.wait_until(stage.cluster, path, back, timeout_seconds=cause.seconds)
+    message = service["status"]["lastFailure"]["message"]
+    assert [word for word in cause.words if word not in message] == [], message
 
 
 def test_plan_that_asked_for_too_much_is_corrected_and_the_service_serves(stage: Stage) -> None:
