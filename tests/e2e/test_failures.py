@@ -86,6 +86,11 @@ CAUSES = {
         reason="ContainerConfigInvalid",
         words=('secret "nowhere" not found',),
     ),
+    "missing-volume": Cause(
+        pod={"volumes": [{"name": "extra", "configMap": "nowhere", "mountPath": "/extra"}]},
+        reason="VolumeNotMounted",
+        words=("ConfigMap nowhere: not there", "spec.podTemplate.volumes"),
+    ),
     "missing-config": Cause(
         spec={"model": {"uri": "pvc://models/smollm2", "configMap": "nowhere"}},
         condition="Planned",

@@ -416,3 +416,20 @@ async def test_fields_of_a_newer_status_are_no_obstacle(world: World) -> None:
     await world.settle()
 
     assert world.condition("Planned")[0] == "True"
+
+
+async def test_volume_whose_source_is_missing_is_named_once_the_pod_waits_for_it(world: World) -> None:
+    extra = {"volumes": [{"name": "extra", "configMap": "nowhere", "mountPath": "/extra"}]}
+    world.kube.put({"kind": "PersistentVolumeClaim", "metadata": {"name": "models"}, "spec": {}})
+    world.serve(podTemplate=extra)
+    await world.settle()
+    world.add_pod(make.pod(revision=world.revision, created=-5))
+    await world.settle()
+    assert world.condition("Progressing")[:2] == ("True", "PodStarting")
+
+    world.clock.seconds += 30
+    await world.settle()
+
+    status, reason, message = world.condition("Stalled")
+    assert (status, reason) == ("True", "VolumeNotMounted")
+    assert "ConfigMap nowhere: not there in namespace default" in message

@@ -33,6 +33,8 @@ from llmservice_operator.resources.revision import unpack
 from llmservice_operator.resources.types import Identity
 from llmservice_operator.resources.volumes import cache_claim_name
 
+CREATION_SECONDS = 15.0
+"""A pod whose containers are not made after so long may wait for a volume's source."""
 MAX_REPORTS = 16
 """Pods whose supervisor is asked in one reconcile, the oldest first."""
 
@@ -53,18 +55,27 @@ class ObjectStore(Protocol):
         """The uid and resourceVersion of every object of the kind."""
 
 
+class ObjectReader(Protocol):
+    """Reads one object from the API server."""
+
+    async def get(self, kind: str, namespace: str | None, name: str) -> dict[str, Any] | None:
+        """The object, or None."""
+
+
 class Gatherer:
     """Fills `Observed`."""
 
     def __init__(
         self,
         *,
+        kube: ObjectReader,
         store: ObjectStore,
         engines: EngineClient,
         models: ModelConfigs,
         clock: Clock,
         settings: ReconcileSettings,
     ) -> None:
+        self._kube = kube
         self._store = store
         self._engines = engines
         self._models = models
@@ -87,6 +98,7 @@ class Gatherer:
         children, foreign = self._children(key, identity)
         revisions, unreadable = self._revisions(key, identity)
         annotations = metadata.get("annotations") or {}
+        pods = await self._pods(key, status)
         return Observed(
             key=key,
             identity=identity,
@@ -99,11 +111,12 @@ class Gatherer:
             foreign=foreign,
             revisions=revisions,
             unreadable=unreadable,
-            pods=await self._pods(key, status),
+            pods=pods,
             model=await self._models.look_up(
                 identity, spec, annotations, revisions[-1].revision if revisions else None
             ),
             nodes=self._seen_nodes(),
+            absent_volumes=await self._absent_volumes(key, pods, children.get(kinds.DEPLOYMENT)),
         )
 
     def _children(self, key: Key, identity: Identity) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
@@ -180,6 +193,21 @@ class Gatherer:
         except EngineUnreachableError:
             return None  # the pod's own status has to do; it is asked again at the next reconcile
 
+    async def _absent_volumes(
+        self, key: Key, pods: tuple[PodState, ...], deployment: Mapping[str, Any] | None
+    ) -> tuple[str, ...]:
+        """ConfigMaps and claims that a pod waits for. Only the kubelet's events tell of them, and they pass."""
+        now = self._clock.now()
+        waits = any(
+            pod.stage == PodStage.CREATING and pod.trouble is None and now - pod.created_at > CREATION_SECONDS
+            for pod in pods
+        )
+        if not waits or deployment is None:
+            return ()
+        needed = _volume_sources(deployment["spec"]["template"]["spec"])
+        found = await asyncio.gather(*(self._kube.get(kind, key.namespace, name) for kind, name in needed))
+        return tuple(f"{kind} {name}" for (kind, name), obj in zip(needed, found, strict=True) if obj is None)
+
     def _seen_nodes(self) -> SeenNodes | None:
         if not self._settings.sees_nodes:
             return None
@@ -228,6 +256,20 @@ def _worth_asking(pods: list[PodState], status: LLMServiceStatus) -> frozenset[s
     ready = {pod.revision: pod for pod in pods if pod.stage == PodStage.READY and pod.revision != reported}
     wanted = sorted((*starting, *ready.values()), key=lambda pod: (pod.created_at, pod.name))
     return frozenset(pod.name for pod in wanted[:MAX_REPORTS])
+
+
+def _volume_sources(pod_spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """(kind, name) of the ConfigMaps and claims of a pod's volumes. Secrets are not the operator's to read."""
+    volumes = pod_spec.get("volumes") or []
+    config_maps = [
+        ("ConfigMap", each["configMap"].get("name", "")) for each in volumes if "configMap" in each
+    ]
+    claims = [
+        (kinds.CLAIM, each["persistentVolumeClaim"]["claimName"])
+        for each in volumes
+        if "persistentVolumeClaim" in each
+    ]
+    return (*config_maps, *claims)
 
 
 async def _nothing() -> None:

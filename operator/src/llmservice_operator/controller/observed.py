@@ -102,6 +102,8 @@ class Observed:
     model: ModelLookup
     nodes: SeenNodes | None
     """None where the operator may not see nodes."""
+    absent_volumes: tuple[str, ...] = ()
+    """What volumes of a pod that is not made need, and is not there, such as `ConfigMap tools`."""
 
     @property
     def stored(self) -> StoredRevision | None:

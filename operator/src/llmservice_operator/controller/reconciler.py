@@ -60,6 +60,7 @@ class Reconciler:
         self._applier = Applier(kube, store, observer)
         self._candidates = Candidates(settings, engine)
         self._gatherer = Gatherer(
+            kube=kube,
             store=store,
             engines=engine_client,
             models=ModelConfigs(kube=kube, hub=modelhub, clock=clock),

@@ -55,7 +55,7 @@ def summarise(observed: Observed, active: str, now: float) -> Summary:
         current_ready=sum(pod.revision == active for pod in ready),
         old=len(live) - len(current),
         furthest=max(waiting, key=_distance, default=None),
-        trouble=_refused_pods(observed.deployment) or _worst(observed, active, now),
+        trouble=_refused_pods(observed.deployment) or _absent(observed) or _worst(observed, active, now),
         failed=max(failed, key=_failure_time, default=None),
     )
 
@@ -98,6 +98,19 @@ def _refused_pods(deployment: Mapping[str, Any] | None) -> Trouble | None:
     # The name is another one at each attempt.
     words = _POD_NAME.sub("pods are forbidden: ", failure.get("message", ""))
     return Trouble(reason=Reason.POD_REFUSED, message=words, needs_person=True)
+
+
+def _absent(observed: Observed) -> Trouble | None:
+    """A pod waits for what its volumes need."""
+    if not observed.absent_volumes:
+        return None
+    words = ", ".join(observed.absent_volumes)
+    return Trouble(
+        reason=Reason.VOLUME_NOT_MOUNTED,
+        message=f"{words}: not there in namespace {observed.key.namespace}, and a volume of the pod needs it; "
+        "create it, or correct its name in spec.podTemplate.volumes or spec.model.cache",
+        needs_person=True,
+    )
 
 
 def _worst(observed: Observed, active: str, now: float) -> Trouble | None:
