@@ -22,9 +22,10 @@ from llmservice_operator.perfmodel.accelerators import (
     merge_catalogues,
 )
 from llmservice_operator.planning.explain import explain, explain_refusal
-from llmservice_operator.planning.plan import make_plan
+from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.serialize import plan_to_json
 from llmservice_operator.planning.types import ModelFacts, PlanInputs, Refusal
+from llmservice_operator.settings import DEFAULT_ENGINE_IMAGES
 
 CONFIG_KEY, QUANT_KEY, CATALOGUE_KEY = "config.json", "hf_quant_config.json", "accelerators.yaml"
 LARGEST_CONFIG_BYTES = 16 << 20
@@ -153,16 +154,24 @@ def _plan(
 ) -> tuple[str, Any]:
     name = str((service.get("metadata") or {}).get("name", ""))
     spec = _spec(name, service)
-    version = spec.engine.version or version_from_image(spec.engine.image) or arguments.engine_version
     inputs = PlanInputs(
         service_name=name,
         spec=spec,
         model=_model(spec, document, arguments.config),
         catalogue=catalogue,
         nodes=None,
-        engine_version=version,
+        engine_version="",
     )
-    return name, make_plan(inputs)
+    return name, plan_for_image(inputs, lambda row: _engine_version(spec, row, arguments.engine_version))
+
+
+def _engine_version(spec: LLMServiceSpec, row: str, said: str) -> str:
+    """As the operator has it: from the spec, the image, or the image that this release has for the row."""
+    if spec.engine.version:
+        return spec.engine.version
+    if spec.engine.image:
+        return version_from_image(spec.engine.image) or said
+    return said or version_from_image(DEFAULT_ENGINE_IMAGES.get(row) or DEFAULT_ENGINE_IMAGES["default"])
 
 
 def _spec(name: str, service: Mapping[str, Any]) -> LLMServiceSpec:

@@ -78,6 +78,45 @@ def test_a_models_own_folder(service: Path, config: Path) -> None:
     assert ends("-f", str(service)) == 0
 
 
+@pytest.mark.parametrize(
+    ("engine", "option", "version"),
+    [
+        ("{}", "", "0.33.0"),
+        ("{}", "0.26.0", "0.26.0"),
+        ("{image: vllm/vllm-openai:v0.19.0}", "0.26.0", "0.19.0"),
+        ("{image: acme/llm:7}", "0.26.0", "0.26.0"),
+        ("{version: 0.20.2}", "", "0.20.2"),
+    ],
+)
+def test_the_engines_version_is_the_one_that_would_run(
+    service: Path, engine: str, option: str, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an image the release's own for the accelerator runs: vllm-openai 0.33.0."""
+    service.write_text(f"{SERVICE}  engine: {engine}\n")
+    config = DATA / "models" / "Qwen--Qwen3-0.6B"
+
+    ends("-f", str(service), "--config", str(config), "--engine-version", option)
+
+    assert f"vLLM {version}\n" in capsys.readouterr().out
+
+
+def test_the_cpu_rows_own_image_tells_its_version(
+    service: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The release's image for the cpu row has vLLM 0.32.0, whatever the others have."""
+    service.write_text(SERVICE.replace("nvidia-l4", "cpu"))
+
+    ends("-f", str(service), "--config", str(config))
+
+    assert "vLLM 0.32.0\n" in capsys.readouterr().out
+
+
+def test_a_long_setting_is_set_apart_from_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    ends("-f", str(SAMPLES / "smollm2.yaml"))
+
+    assert "VLLM_CPU_OMP_THREADS_BIND  nobind\n" in capsys.readouterr().out
+
+
 def test_without_a_config_it_is_refused(service: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ends("-f", str(service)) == 1
     assert "ModelConfigUnavailable" in capsys.readouterr().err

@@ -51,7 +51,8 @@ def _lines(name: str, plan: Plan) -> Iterator[str]:
     yield f"KV cache: {plan.kv_cache_tokens:,} tokens, {held}"
     limited = "requested and limited" if plan.host_memory_limited else "requested"
     shared = f", {plan.shm_bytes / GIB:.0f} GiB of /dev/shm" if plan.shm_bytes else ""
-    yield f"host: {plan.host_cpu_cores} cores, {plan.host_memory_bytes / GIB:.2f} GiB {limited}{shared}"
+    cores = f"{plan.host_cpu_cores} core{'' if plan.host_cpu_cores == 1 else 's'}"
+    yield f"host: {cores}, {plan.host_memory_bytes / GIB:.2f} GiB {limited}{shared}"
     yield from _listed("why", plan.reasons)
     yield from _listed("mind", plan.warnings)
 
@@ -68,9 +69,9 @@ def _account(plan: Plan) -> Iterator[str]:
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for name, value in pairs:
-        if value:
-            yield f"  {name:<25}{value}"
+    shown = [(name, value) for name, value in pairs if value]
+    width = max(len(name) for name, _ in shown)
+    yield from (f"  {name:<{width}}  {value}" for name, value in shown)
 
 
 def _listed(title: str, items: tuple[str, ...]) -> Iterator[str]:

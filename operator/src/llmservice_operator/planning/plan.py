@@ -6,8 +6,10 @@
 4. A refusal says the shortfall of the candidate that comes closest, and what would fit.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from llmservice_operator.planning.candidates import candidates
-from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.checks import read_case
 from llmservice_operator.planning.cpu import plan_cpu
 from llmservice_operator.planning.fit import Fit, Misfit, fit
@@ -33,4 +35,17 @@ def make_plan(inputs: PlanInputs) -> Plan | Refusal:
     return does_not_fit(case, misfits) if misfits else no_candidate(case)
 
 
-__all__ = ["Case", "make_plan"]
+def plan_for_image(inputs: PlanInputs, version_of: Callable[[str], str]) -> Plan | Refusal:
+    """The plan for the engine version that the chosen accelerator's own image has.
+
+    `version_of` tells the version by the row's name, also for the empty name; it takes the place of
+    `inputs.engine_version`. Which row is chosen may depend on the version, so the first one named is assumed and
+    the plan made again where the choice says otherwise.
+    """
+    types = inputs.spec.accelerator.types
+    version = version_of(types[0] if types else "")
+    result = make_plan(replace(inputs, engine_version=version))
+    if isinstance(result, Refusal):
+        return result
+    actual = version_of(result.accelerator.name)
+    return result if actual == version else make_plan(replace(inputs, engine_version=actual))
