@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from devcluster import Cluster
 from devcluster.binaries import Binaries
@@ -19,6 +19,7 @@ from devcluster.kind import KindCluster
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "llmservice-operator"
 RELEASE = "llmservice-operator"
+CRD_NAME = "llmservices.llmservice.dev"
 OPERATOR_NAMESPACE = "llmservice-system"
 DEMO_CLUSTER = "dev"
 
@@ -32,6 +33,14 @@ with urllib.request.urlopen(request, timeout=60) as response:
     print(json.load(response)["choices"][0]["message"]["content"].strip())
 """
 """Runs in the operator's own pod: it has Python, and resolves the Service's name as any client would."""
+
+
+class HasKubeconfig(Protocol):
+    """Any cluster, or whatever else knows where its kubeconfig is."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
 
 
 def demo_cluster() -> AnyCluster:
@@ -158,7 +167,7 @@ def apply(cluster: AnyCluster, *objects: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _kubectl_stream(cluster: AnyCluster, *arguments: str) -> Iterator[Iterator[str]]:
+def _kubectl_stream(cluster: HasKubeconfig, *arguments: str) -> Iterator[Iterator[str]]:
     command = (program("kubectl"), f"--kubeconfig={cluster.kubeconfig}", *arguments)
     environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
@@ -169,7 +178,7 @@ def _kubectl_stream(cluster: AnyCluster, *arguments: str) -> Iterator[Iterator[s
             process.terminate()
 
 
-def watch(cluster: AnyCluster, path: str, *, deadline: float) -> Iterator[dict[str, Any]]:
+def watch(cluster: HasKubeconfig, path: str, *, deadline: float) -> Iterator[dict[str, Any]]:
     """Objects of an API path as they are and as they change, until `deadline` (time.monotonic seconds).
 
     Deleted objects come with `deleted: true` at the top.
@@ -193,7 +202,7 @@ def pods_path(namespace: str, service: str) -> str:
 
 
 def wait_until(
-    cluster: AnyCluster, path: str, wanted: Callable[[dict[str, Any]], bool], *, timeout_seconds: float
+    cluster: HasKubeconfig, path: str, wanted: Callable[[dict[str, Any]], bool], *, timeout_seconds: float
 ) -> dict[str, Any]:
     """The first state of an object of this path that is as wanted; AssertionError with the last one seen."""
     deadline = time.monotonic() + timeout_seconds
@@ -207,9 +216,22 @@ def wait_until(
     )
 
 
+def wait_for_crd(cluster: HasKubeconfig) -> None:
+    """Return once our CRD is established.
+
+    `kubectl wait` fails on a CRD that is a moment old: it has no conditions yet.
+    """
+    wait_until(
+        cluster,
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3D{CRD_NAME}",
+        lambda crd: condition(crd, "Established").get("status") == "True",
+        timeout_seconds=30,
+    )
+
+
 def condition(service: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The condition of this type; empty where there is none."""
-    conditions = service.get("status", {}).get("conditions", [])
+    conditions = service.get("status", {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == kind), {})
 
 

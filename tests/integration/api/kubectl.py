@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import deploy
 from devcluster import LightCluster
 from devcluster.fixtures import AnyLightCluster
 
@@ -47,7 +48,7 @@ class Kubectl:
     def install_crd(self) -> None:
         """Our CRD: established, discovered and published, so that it can be used by its short name and explained."""
         self.output("apply", "--server-side", "--force-conflicts", "-f", str(CRD))
-        self.output("wait", "--for=condition=Established", "--timeout=30s", "crd/llmservices.llmservice.dev")
+        deploy.wait_for_crd(self)
         deadline = time.monotonic() + SECONDS
         # Discovery and OpenAPI follow a moment after the condition, and nothing tells of them.
         while self("explain", "llmsvc.spec.model").returncode != 0 and time.monotonic() < deadline:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import deploy
 from devcluster.fixtures import AnyLightCluster
 from integration.chart.releases import CHART, NAME, NAMESPACE, HelmError, helm, values_arguments
 
@@ -193,7 +194,7 @@ def test_an_upgrade_brings_the_new_crd(release: AnyLightCluster, tmp_path: Path)
 
 def test_services_outlive_the_release(light_cluster: AnyLightCluster) -> None:
     install(light_cluster)
-    light_cluster.kubectl("wait", "--for=condition=Established", CRD, "--timeout=30s")
+    deploy.wait_for_crd(light_cluster)
     service = {
         "apiVersion": "llmservice.dev/v1alpha1",
         "kind": "LLMService",

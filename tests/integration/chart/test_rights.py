@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+import deploy
 from devcluster.fixtures import AnyLightCluster
 from integration.chart.releases import (
     CHART,
@@ -115,7 +116,7 @@ def running(
     values = {} if request.param == "everywhere" else {"watchNamespaces": [namespace]}
     light_cluster.kubectl("create", "namespace", namespace)
     light_cluster.kubectl("apply", "-f", str(ROOT / "crds" / "llmservices.yaml"))
-    light_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    deploy.wait_for_crd(light_cluster)
     # The CRD stands already, as beside any namespaced release.
     arguments = values_arguments({**values, "crds": {"install": False}})
     helm(

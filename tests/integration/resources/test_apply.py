@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import deploy
 from devcluster.errors import CommandError
 from devcluster.fixtures import AnyLightCluster
 from llmservice_operator.engines.vllm import VllmEngine
@@ -54,7 +55,7 @@ def namespace(light_cluster: AnyLightCluster) -> Iterator[AnyLightCluster]:
     light_cluster.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     light_cluster.kubectl("create", "serviceaccount", "default", "-n", NAMESPACE)
     light_cluster.kubectl("apply", "-f", str(ROOT / "crds" / "llmservices.yaml"))
-    light_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    deploy.wait_for_crd(light_cluster)
     yield light_cluster
     light_cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
