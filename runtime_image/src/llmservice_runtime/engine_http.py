@@ -37,11 +37,6 @@ class Load:
             return None
         return max(self.running + self.waiting, self.accepted)
 
-    @property
-    def busy(self) -> float | None:
-        """Requests that should see progress."""
-        return None if self.running is None else max(self.running, self.accepted)
-
 
 def parse_load(page: str) -> Load:
     """The few series of a vLLM metrics page (0.19 to 0.33) that tell load and progress."""

@@ -8,6 +8,9 @@ _HTTP_OK = 200
 class HangDetector:
     """Hung: requests run and for `hang_seconds` no token was made or read; or /health was not well for as long.
 
+    Requests that only the API server knows of count once they came after the last token: what was there before may
+    be an answer that its client does not read, and such an engine is idle.
+
     A dead core behind a living API server answers 503 (vLLM with VLLM_KEEP_ALIVE_ON_ENGINE_DEATH=1).
 
     A reading that could not be taken says nothing about progress, so it neither starts nor ends a hang.
@@ -20,15 +23,22 @@ class HangDetector:
         self._unwell_since: float | None = None
         self._health: int | None = None
         self._running = 0.0
+        self._accepted_before = 0.0
 
-    def read_metrics(self, now: float, *, running: float | None, tokens: float | None) -> None:
-        """`running` requests and the engine's sum of token counters, as of `now`."""
+    def read_metrics(
+        self, now: float, *, running: float | None, tokens: float | None, accepted: float = 0.0
+    ) -> None:
+        """`running` and `accepted` requests and the engine's sum of token counters, as of `now`."""
         if running is None or tokens is None:
             return
-        moved = self._tokens is None or tokens != self._tokens
-        self._tokens, self._running = tokens, running
-        if running <= 0 or moved:
-            self._stalled_since = now if running > 0 else None
+        first = self._tokens is None
+        moved = first or tokens != self._tokens
+        # Before the first reading no token can have come without being counted here: all of it is new.
+        self._accepted_before = accepted if moved and not first else min(self._accepted_before, accepted)
+        busy = max(running, accepted - self._accepted_before)
+        self._tokens, self._running = tokens, busy
+        if busy <= 0 or moved:
+            self._stalled_since = now if busy > 0 else None
         elif self._stalled_since is None:
             self._stalled_since = now
 

@@ -36,10 +36,14 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one line said: values by field name, and the startup step that begins with it."""
+    """What one line said: values by field name, and the startup step that begins with it.
+
+    `ended` is a step that the line ends and the seconds that it took: some steps are told only when they are over.
+    """
 
     values: Mapping[str, float | str] = field(default_factory=dict)
     step: str | None = None
+    ended: tuple[str, float] | None = None
     serving_soon: bool = False
 
 
@@ -68,12 +72,16 @@ Extract = Callable[["re.Match[str]"], "dict[str, float | str]"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A text to look for. `hint` is a plain substring, so that most lines cost no regular expression."""
+    """A text to look for. `hint` is a plain substring, so that most lines cost no regular expression.
+
+    `ends` is the step whose seconds the pattern's group `took` gives.
+    """
 
     hint: str
     pattern: re.Pattern[str]
     extract: Extract | None = None
     step: str | None = None
+    ends: str | None = None
     serving_soon: bool = False
 
 
@@ -121,12 +129,19 @@ def _summary_new(match: re.Match[str]) -> dict[str, float | str]:
 
 
 def _rule(
-    hint: str, pattern: str, extract: Extract | None = None, *, step: str | None = None, serving: bool = False
+    hint: str,
+    pattern: str,
+    extract: Extract | None = None,
+    *,
+    step: str | None = None,
+    ends: str | None = None,
+    serving: bool = False,
 ) -> Rule:
-    return Rule(hint, re.compile(pattern), extract, step, serving)
+    return Rule(hint, re.compile(pattern), extract, step, ends, serving)
 
 
 _N = r"(-?[\d.]+)"  # a decimal number
+_TOOK = r"(?P<took>[\d.]+)"
 _SUMMARY = (
     rf"Free memory on device(?: \S+)? \({_N}/{_N} GiB\) on startup\. Desired GPU memory utilization is "
     rf"\([\d.]+, {_N} GiB\)\. Actual usage is {_N} GiB for "
@@ -147,7 +162,8 @@ RULES: tuple[Rule, ...] = (
         r"Auto-fit max_model_len: full model context length ([\d,]+) fits",
         _numbers("max_model_len"),
     ),
-    _rule("Starting to load model", r"Starting to load model ", step="load"),
+    _rule("Starting to load model", r"Starting to load model ", step="load"),  # runner V1, and the CPU's
+    _rule("Loading model from scratch", r"Loading model from scratch", step="load"),  # runner V2
     _rule(
         "oading",
         r"(?:Loading \S+ checkpoint shards|Multi-thread loading shards):.*\| (\d+)/(\d+) \[",
@@ -157,35 +173,38 @@ RULES: tuple[Rule, ...] = (
     _rule("Loading weights took", rf"Loading weights took {_N} seconds", _numbers("load_seconds")),
     _rule(
         "Model loading took",
-        rf"Model loading took {_N} GiB(?: memory)? and {_N} seconds",
+        rf"Model loading took {_N} GiB(?: memory)? and {_TOOK} seconds",
         _gib("weights"),
         step="profile",
+        ends="load",
     ),
-    _rule("torch.compile", r"Using cache directory: .* for vLLM's torch\.compile", step="compile"),
-    _rule("Dynamo bytecode", r"Dynamo bytecode transform time", step="compile"),
+    # The directory is told when Dynamo is done, just before its time.
+    _rule("Dynamo bytecode", rf"Dynamo bytecode transform time: {_TOOK} s", step="compile", ends="compile"),
     _rule("Warming up model", r"Warming up model for the compilation", step="compile"),
-    _rule("torch.compile", r"torch\.compile (?:takes|took) [\d.]+ s in total", step="profile"),
+    _rule(
+        "torch.compile",
+        rf"torch\.compile (?:takes|took) {_TOOK} s in total",
+        step="profile",
+        ends="compile",
+    ),
     _rule("Warming up done", r"Warming up done", step="profile"),
     _rule("Estimated CUDA graph", rf"Estimated CUDA graph memory: {_N} GiB", _gib("cuda_graph_estimate")),
     _rule("requested memory", rf"worker requested memory: {_N} ?GiB", _gib("requested")),
-    _rule("Available KV cache", rf"Available KV cache memory: {_N} GiB", _gib("kv_cache"), step="warmup"),
+    _rule("Available KV cache", rf"Available KV cache memory: {_N} GiB", _gib("kv_cache")),
     _rule(
         "reserved",
         rf"Initial free memory {_N} GiB, reserved {_N} GiB memory for KV Cache",
         _gib("free", "kv_cache"),
-        step="warmup",
     ),
     _rule(
         "Explicitly set",
         rf"Explicitly set \({_N}/{_N}\) GiB for KV cache",
         _gib("kv_cache", "total"),
-        step="warmup",
     ),
     _rule(
         "Auto set",
         rf"Auto set \({_N}/{_N}\) GiB for KV cache on node \d+, with {_N} GiB requested memory",
         _gib("kv_cache", "total", "requested"),
-        step="warmup",
     ),
     _rule(
         "KV cache size",
@@ -224,6 +243,13 @@ RULES: tuple[Rule, ...] = (
         rf"activation, and {_SUMMARY_END}",
         _summary_new,
     ),
+    _rule(
+        "on startup is less than",
+        rf"(?:Free memory on device|Available memory on node)(?: \S+)? \({_N}/{_N} GiB\) on startup is less than "
+        rf"desired \w+ memory utilization \([\d.]+, {_N} GiB\)",
+        _gib("free", "total", "requested"),
+    ),
+    _rule("total capacity", rf"GPU \d+ has a total capacity of {_N} GiB", _gib("total")),
     _rule("init engine", r"init engine \(.*\) took ", step="warmup"),
     _rule("Starting vLLM", r"Starting vLLM (?:API )?server(?: \d+)? on http", step="warmup", serving=True),
     _rule("Application startup complete", r"Application startup complete", step="warmup", serving=True),
@@ -237,7 +263,12 @@ def parse_line(line: LogLine) -> Observation | None:
             continue
         match = rule.pattern.search(line.body)
         if match is not None:
-            return Observation(rule.extract(match) if rule.extract else {}, rule.step, rule.serving_soon)
+            return Observation(
+                rule.extract(match) if rule.extract else {},
+                rule.step,
+                (rule.ends, float(match.group("took"))) if rule.ends else None,
+                rule.serving_soon,
+            )
     return None
 
 

@@ -57,6 +57,7 @@ class Prober(threading.Thread):
             self._look_now.wait(self._interval())
 
     def _look(self) -> None:
+        self._state.ask(self._clock.monotonic())
         code = self._client.health()
         now = self._clock.monotonic()
         self._on_health(now, code)
@@ -67,6 +68,7 @@ class Prober(threading.Thread):
                 self._state.sample_weights(storage_read_bytes(os.getpid()))
         elif now - self._last_load >= self._load_period():
             self._last_load = now
+            self._state.ask(now)
             load = self._client.load()
             self._on_load(self._clock.monotonic(), load)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 FIRST_STEP = "import"
 SERVING = "serving"
+ORDER = (FIRST_STEP, "load", "compile", "profile", "capture", "warmup")
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class WeightsProgress:
 
 
 class StartupTimer:
-    """Steps in the order in which they first came; a step entered again goes on adding to its time."""
+    """How long each step took; a step entered again goes on adding to its time. The sum is the time since `now`."""
 
     def __init__(self, now: float) -> None:
         self._seconds: dict[str, float] = {FIRST_STEP: 0.0}
@@ -38,12 +39,16 @@ class StartupTimer:
         self._seconds.setdefault(step, 0.0)
         self._step, self._entered = step, now
 
+    def ended(self, step: str, seconds: float, now: float) -> None:
+        """`step` is over and took `seconds`: that much of what was under way belongs to it."""
+        self.enter(step, max(self._entered, now - seconds))
+
     def steps(self, now: float) -> list[tuple[str, float]]:
-        """(name, seconds) of each step; the current one counts up to `now`. Serving is no step of a start."""
+        """(name, seconds) of each step, in `ORDER`; the current one counts up to `now`. Serving is no step."""
         seconds = dict(self._seconds)
         if self._step != SERVING:
             seconds[self._step] += now - self._entered
-        return [(name, value) for name, value in seconds.items() if name != SERVING]
+        return [(name, seconds[name]) for name in ORDER if name in seconds]
 
 
 def next_step(announced: str, *, kv_sized: bool) -> str:

@@ -19,6 +19,8 @@ from llmservice_runtime.startup import SERVING, StartupTimer, WeightsProgress, W
 STARTING, READY, DRAINING, FAILED = "Starting", "Ready", "Draining", "Failed"
 _HTTP_OK = 200
 _MAX_EVIDENCE = 64
+# An event loop that is busy for a moment answers late; it is not unready by that. One that is gone is, soon enough.
+SILENCE_SECONDS = 4.0
 # What an engine logged an hour before it died while serving is not why it died.
 _EVIDENCE_SECONDS = 60.0
 
@@ -60,6 +62,7 @@ class EngineState:
         self._started_at = clock.wall()
         self._ready_at: float | None = None
         self._was_ready = self._healthy = self._holding = self._serving_soon = False
+        self._silent_since: float | None = None
         self._hung: str | None = None
         self._load = Load()
         self._lines = 0
@@ -89,8 +92,11 @@ class EngineState:
         self._facts = fold(self._facts, observation)
         if self._facts.checkpoint_bytes is not None:
             self._weights.total_known(self._facts.checkpoint_bytes)
+        sized = self._facts.kv_cache_bytes is not None or self._facts.kv_cache_tokens is not None
+        if observation.ended is not None:
+            step, seconds = observation.ended
+            self._timer.ended(next_step(step, kv_sized=sized), seconds, now)
         if observation.step is not None:
-            sized = self._facts.kv_cache_bytes is not None or self._facts.kv_cache_tokens is not None
             self._timer.enter(next_step(observation.step, kv_sized=sized), now)
         if self._facts.weights_loaded or self._timer.step not in {"import", "load"}:
             self._weights.finish(now)
@@ -108,11 +114,22 @@ class EngineState:
                 self._weights.begin(now, read_bytes)
                 self._weights.sample(now, read_bytes=read_bytes, shard_fraction=self._facts.shard_fraction)
 
+    def ask(self, now: float) -> None:
+        """The engine is asked for something at `now`; it counts as silent from then on until it answers."""
+        with self._changed:
+            if self._silent_since is None:
+                self._silent_since = now
+
     def take_health(self, code: int | None) -> bool:
-        """The answer of /health; True when the engine became ready by it."""
+        """The answer of /health; True when the engine became ready by it.
+
+        No answer (None) is none yet: after `SILENCE_SECONDS` of them the engine is not healthy.
+        """
         with self._changed:
             before = self._healthy
-            self._healthy = code == _HTTP_OK
+            if code is not None:
+                self._silent_since = None
+                self._healthy = code == _HTTP_OK
             became_ready = self._healthy and self._phase == STARTING
             if became_ready:
                 now = self._clock.monotonic()
@@ -128,6 +145,8 @@ class EngineState:
     def take_load(self, load: Load) -> None:
         with self._changed:
             self._load = load
+            if load.running is not None:
+                self._silent_since = None
 
     # --- the main loop
 
@@ -195,7 +214,8 @@ class EngineState:
                 weights=self._weights.progress(),
                 started_at=self._started_at,
                 ready_at=self._ready_at,
-                healthy=self._healthy,
+                healthy=self._healthy
+                and (self._silent_since is None or now - self._silent_since < SILENCE_SECONDS),
                 holding=self._holding,
                 hung=self._hung,
                 load=self._load,

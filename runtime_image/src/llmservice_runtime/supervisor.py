@@ -209,7 +209,7 @@ class Supervisor:
     def _on_load(self, now: float, load: Load) -> None:
         self._state.take_load(load)
         with self._lock:
-            self._hang.read_metrics(now, running=load.busy, tokens=load.tokens)
+            self._hang.read_metrics(now, running=load.running, tokens=load.tokens, accepted=load.accepted)
             if self._drain is not None:
                 self._drain.read(now, load.in_flight)
         self._wakeup.wake()

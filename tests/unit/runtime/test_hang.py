@@ -35,6 +35,37 @@ def test_tokens(readings: list[Reading], now: float, hung: bool) -> None:
     assert (detector.hung(now) is not None) is hung
 
 
+Accepted = tuple[float, float, float]  # at, accepted, tokens
+
+
+@pytest.mark.parametrize(
+    ("readings", "now", "hung"),
+    [
+        pytest.param([(0, 0, 100), (10, 1, 100)], 130, True, id="a first step that never ends"),
+        pytest.param([(0, 1, 0)], 120, True, id="seen by the first reading"),
+        pytest.param([(0, 0, 100), (10, 1, 150), (20, 1, 150)], 900, False, id="an answer that nobody reads"),
+        pytest.param(
+            [(0, 1, 150), (20, 1, 150), (30, 2, 150)],
+            150,
+            True,
+            id="one more behind an answer that nobody reads",
+        ),
+        pytest.param(
+            [(0, 0, 100), (10, 1, 150), (20, 0, 150), (30, 1, 150)],
+            150,
+            True,
+            id="the next one after an answer was read",
+        ),
+    ],
+)
+def test_requests_that_only_the_server_knows_of(readings: list[Accepted], now: float, hung: bool) -> None:
+    detector = HangDetector(LIMIT)
+    for at, accepted, tokens in readings:
+        detector.read_metrics(at, running=0, tokens=tokens, accepted=accepted)
+
+    assert (detector.hung(now) is not None) is hung
+
+
 @pytest.mark.parametrize(
     ("answers", "now", "hung"),
     [

@@ -178,10 +178,7 @@ def test_other_lines_give_nothing(line: str) -> None:
     ("line", "step"),
     [
         (CORE + "[gpu_model_runner.py:1] Starting to load model Qwen/Qwen3-8B...", "load"),
-        (
-            CORE + "[backends.py:1051] Using cache directory: /c/rank_0_0/backbone for vLLM's torch.compile",
-            "compile",
-        ),
+        (CORE + "[model_runner.py:284] Loading model from scratch...", "load"),
         (CORE + "[backends.py:1111] Dynamo bytecode transform time: 4.50 s", "compile"),
         (CORE + "[cpu_model_runner.py:87] Warming up model for the compilation...", "compile"),
         (CORE + "[monitor.py:53] torch.compile took 16.27 s in total", "profile"),
@@ -203,6 +200,23 @@ def test_a_line_begins_a_step(line: str, step: str) -> None:
 
     assert observation is not None
     assert observation.step == step
+
+
+@pytest.mark.parametrize(
+    ("line", "ended"),
+    [
+        (CORE + "[model_runner.py:305] Model loading took 15.0 GiB and 1.995831 seconds", ("load", 1.995831)),
+        (CORE + "[gpu_model_runner.py:1347] Model loading took 14.9596 GiB and 3.5 seconds", ("load", 3.5)),
+        (CORE + "[backends.py:1155] Dynamo bytecode transform time: 8.52 s", ("compile", 8.52)),
+        (CORE + "[backends.py:1188] [backbone] Dynamo bytecode transform time: 8.52 s", ("compile", 8.52)),
+        (CORE + "[monitor.py:53] torch.compile took 25.09 s in total", ("compile", 25.09)),
+    ],
+)
+def test_a_line_tells_how_long_a_step_took(line: str, ended: tuple[str, float]) -> None:
+    observation = parse(line)
+
+    assert observation is not None
+    assert observation.ended == ended
 
 
 @pytest.mark.parametrize(
@@ -243,6 +257,42 @@ def test_the_summary_of_0_26_gives_every_term() -> None:
         kv_cache_bytes=gib(111.61),
         weights_loaded=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "free", "requested"),
+    [
+        (
+            (
+                "Free memory on device cuda:0 (78.77/139.8 GiB) on startup is less than desired GPU memory "
+                "utilization (0.95, 132.81 GiB)."
+            ),
+            78.77,
+            132.81,
+        ),
+        (
+            (
+                "Available memory on node 0 (18.0/139.8 GiB) on startup is less than desired CPU memory "
+                "utilization (0.9, 125.82 GiB)."
+            ),
+            18.0,
+            125.82,
+        ),
+    ],
+)
+def test_a_device_that_is_not_empty_tells_the_budget(line: str, free: float, requested: float) -> None:
+    assert facts_of(line) == EngineFacts(
+        total_bytes=gib(139.8), free_bytes=gib(free), requested_bytes=gib(requested)
+    )
+
+
+def test_torch_tells_how_large_the_device_is() -> None:
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.75 GiB. GPU 0 has a total capacity of "
+        "139.80 GiB of which 725.12 MiB is free."
+    )
+
+    assert facts_of(line) == EngineFacts(total_bytes=gib(139.8))
 
 
 def test_the_joined_terms_since_0_28_are_taken_apart() -> None:

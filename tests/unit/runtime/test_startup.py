@@ -18,7 +18,24 @@ def test_a_step_entered_again_goes_on_adding() -> None:
     for step, at in (("warmup", 10.0), ("capture", 20.0), ("warmup", 25.0)):
         timer.enter(step, at)
 
-    assert timer.steps(30.0) == [("import", 10.0), ("warmup", 15.0), ("capture", 5.0)]
+    assert timer.steps(30.0) == [("import", 10.0), ("capture", 5.0), ("warmup", 15.0)]
+
+
+def test_a_step_told_at_its_end_takes_its_time_from_what_was_under_way() -> None:
+    timer = StartupTimer(0.0)
+    timer.enter("profile", 40.0)
+    timer.ended("compile", 8.0, 50.0)
+    timer.enter("profile", 50.0)
+
+    assert timer.steps(53.0) == [("import", 40.0), ("compile", 8.0), ("profile", 5.0)]
+
+
+def test_a_step_cannot_have_begun_before_the_one_under_way() -> None:
+    timer = StartupTimer(0.0)
+    timer.enter("profile", 40.0)
+    timer.ended("compile", 25.0, 50.0)
+
+    assert timer.steps(50.0) == [("import", 40.0), ("compile", 10.0), ("profile", 0.0)]
 
 
 def test_serving_stops_the_watch() -> None:

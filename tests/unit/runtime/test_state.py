@@ -1,5 +1,7 @@
 """What is known of the engine, on a clock that the test moves."""
 
+import pytest
+
 from llmservice_runtime.config import Config
 from llmservice_runtime.state import EngineState
 
@@ -71,6 +73,33 @@ def test_a_draining_engine_does_not_become_ready() -> None:
 
     assert not state.take_health(200)
     assert state.snapshot().phase == "Draining"
+
+
+@pytest.mark.parametrize(("silent_seconds", "healthy"), [(3.9, True), (4.0, False)])
+def test_an_engine_that_answers_late_stays_healthy_for_four_seconds(
+    silent_seconds: float, healthy: bool
+) -> None:
+    clock = MovedClock()
+    state = state_with(clock)
+    state.take_health(200)
+    clock.now = 10.0
+    state.ask(10.0)
+    state.take_health(None)
+    clock.now = 10.0 + silent_seconds
+    state.ask(clock.now)
+
+    assert state.snapshot().healthy is healthy
+
+
+def test_an_answer_ends_the_silence() -> None:
+    clock = MovedClock()
+    state = state_with(clock)
+    state.take_health(200)
+    state.ask(10.0)
+    state.take_health(200)
+    clock.now = 60.0
+
+    assert state.snapshot().healthy
 
 
 def test_an_ill_engine_counts_as_unhealthy_but_not_as_starting() -> None:
