@@ -183,7 +183,7 @@ class RevisionStarts(StatusModel):
     revision: str = Field(min_length=1, max_length=253)
     """The revision."""
     starts: int = Field(default=0, ge=0)
-    """Starts that ended for memory, or that still run unproven."""
+    """Starts that failed for memory; at two nothing is left to try."""
     proven: bool = False
     """True: an engine of this revision became ready."""
     corrected: bool = False
