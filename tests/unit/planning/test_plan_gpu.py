@@ -60,6 +60,36 @@ def test_without_types_the_nodes_decide() -> None:
     assert planned(LLAMA_8B, nodes=(node("NVIDIA-L40S", 4),)).accelerator.name == "nvidia-l40s"
 
 
+def test_a_service_stays_on_its_card_when_a_cheaper_one_turns_up() -> None:
+    nodes = (node("NVIDIA-H200", 8), node("NVIDIA-L40S", 8))
+
+    plan = planned(LLAMA_8B, nodes=nodes, current_accelerator="nvidia-h200")
+
+    assert plan.accelerator.name == "nvidia-h200"
+    assert plan.reasons[0] == "accelerator: nvidia-h200 x 1, as the service runs on it"
+
+
+def test_a_service_stays_on_its_card_when_its_nodes_are_gone() -> None:
+    plan = planned(LLAMA_8B, nodes=(), current_accelerator="nvidia-h200")
+
+    assert plan.accelerator.name == "nvidia-h200"
+
+
+def test_a_service_leaves_a_card_that_the_user_no_longer_names() -> None:
+    plan = planned(LLAMA_8B, on("nvidia-l40s"), current_accelerator="nvidia-h200")
+
+    assert plan.accelerator.name == "nvidia-l40s"
+
+
+def test_a_service_leaves_a_card_on_which_it_no_longer_fits() -> None:
+    one_rank = {"types": ["nvidia-l4", "nvidia-h200"], "parallelism": {"tensor": 1}}
+    long = {"context": {"min": 131_072}}
+
+    plan = planned(LLAMA_8B, {"accelerator": one_rank, "workload": long}, current_accelerator="nvidia-l4")
+
+    assert plan.accelerator.name == "nvidia-h200"
+
+
 def test_a_mig_slice_has_the_memory_of_its_profile() -> None:
     spec = {"accelerator": {"types": ["nvidia-h100-80gb"], "resourceName": "nvidia.com/mig-3g.40gb"}}
 

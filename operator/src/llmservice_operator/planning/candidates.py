@@ -34,18 +34,19 @@ class Candidate:
 
 
 def candidates(case: Case) -> list[Candidate]:
-    """What may be taken, visible ones first, each cheapest first.
+    """What may be taken: the row that the service runs on, then visible ones, each cheapest first.
 
     The CPU row takes part only where it is named: nobody wants to fall back to it unasked.
     """
-    spec, nodes = case.spec, case.inputs.nodes
+    spec, nodes, current = case.spec, case.inputs.nodes, case.inputs.current_accelerator
     named = [
         row for name in spec.accelerator.types if (row := find_row(case.inputs.catalogue, name)) is not None
     ]
     rows = named or [
         row
         for row in case.inputs.catalogue
-        if not row.is_cpu and any(row.matches_node(node.labels) for node in nodes or ())
+        if not row.is_cpu
+        and (row.name == current or any(row.matches_node(node.labels) for node in nodes or ()))
     ]
     found = []
     for row in rows:
@@ -65,7 +66,10 @@ def candidates(case: Case) -> list[Candidate]:
             )
             if row.is_cpu:
                 break
-    return sorted(found, key=lambda each: (not each.seen, each.cost, each.tensor_parallel_size))
+    return sorted(
+        found,
+        key=lambda each: (each.row.name != current, not each.seen, each.cost, each.tensor_parallel_size),
+    )
 
 
 def _sizes(case: Case, limit: int) -> list[int]:

@@ -43,8 +43,11 @@ def check_accelerator_names(inputs: PlanInputs) -> Refusal | None:
 
 
 def check_accelerator_visible(inputs: PlanInputs) -> Refusal | None:
-    """Some accelerator is named, or nodes may be looked at and have one."""
+    """Some accelerator is named or in use, or nodes may be looked at and have one."""
     if inputs.spec.accelerator.types:
+        return None
+    current = find_row(inputs.catalogue, inputs.current_accelerator)
+    if current is not None and not current.is_cpu:
         return None
     if inputs.nodes is None:
         return refuse(

@@ -125,8 +125,9 @@ def _weights_in_words(case: Case, fit: Fit) -> str:
 def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
     wish, row = case.wish, fit.candidate.row
     passed = [each for each in misfits if each.candidate.cost < fit.candidate.cost or not each.candidate.seen]
+    kept = row.name == case.inputs.current_accelerator
     reasons = [
-        f"accelerator: {fit.candidate}, the cheapest that fits"
+        f"accelerator: {fit.candidate}, {'as the service runs on it' if kept else 'the cheapest that fits'}"
         + ("" if fit.candidate.seen else " (no node with it is visible yet)")
     ]
     reasons += [

@@ -55,6 +55,9 @@ class PlanInputs:
     engine_version: str
     """The version as told by `engine.version` or the image's tag; empty: unknown, the newest known rules apply."""
     correction: MemoryCorrection | None = None
+    current_accelerator: str = ""
+    """The row that the service runs on, where it does. It is kept as long as it may be used and fits: a cheaper one
+    that has become visible is no reason to move."""
 
 
 @dataclass(frozen=True, kw_only=True)
