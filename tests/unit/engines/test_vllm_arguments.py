@@ -7,7 +7,7 @@ import pytest
 
 from llmservice_operator.api.reserved import argument_mend
 from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.engines.vllm import VllmEngine, resolve_model_path
+from llmservice_operator.engines.vllm import VllmEngine, resolve_model_path, supervised_args
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.planning.types import Plan
 from unit.perfmodel.samples import SMOLLM2, on, planned
@@ -145,6 +145,53 @@ def test_an_old_version_has_no_shutdown_timeout() -> None:
     assert "--shutdown-timeout" not in arguments(GPU, old)
 
 
+TRACKING, ACCESS_LOG = "--enable-server-load-tracking", "--disable-access-log-for-endpoints"
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("", set()),
+        ("nightly", set()),
+        ("0.8.5", set()),
+        ("0.10.2", {TRACKING}),
+        ("0.15.1", {TRACKING}),
+        ("0.16.0", {TRACKING, ACCESS_LOG}),
+        ("0.26.0", {TRACKING, ACCESS_LOG}),
+        ("0.33.0", {TRACKING, ACCESS_LOG}),
+    ],
+)
+def test_the_supervisors_flags_are_passed_to_versions_that_have_them(
+    version: str, expected: set[str]
+) -> None:
+    given = arguments(GPU, planned(SMOLLM2, GPU, engine_version=version))
+
+    assert {TRACKING, ACCESS_LOG} & set(given) == expected
+
+
+def test_what_the_supervisor_reads_is_not_logged() -> None:
+    given = arguments(GPU, planned(SMOLLM2, GPU, engine_version="0.26.0"))
+
+    assert value_of(ACCESS_LOG, given) == "/health,/metrics,/load"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("enable_server_load_tracking", "false", ("--no-enable-server-load-tracking",)),
+        ("disable-access-log-for-endpoints", "/health", (ACCESS_LOG, "/health")),
+    ],
+)
+def test_the_users_own_word_on_them_is_the_only_one(name: str, value: str, words: tuple[str, ...]) -> None:
+    spec = {**GPU, "engine": {"args": {name: value}}}
+
+    given = arguments(spec, planned(SMOLLM2, GPU, engine_version="0.26.0"))
+
+    said = name.replace("_", "-")
+    assert given[-len(words) :] == words
+    assert sum(word.removeprefix("--").removeprefix("no-") == said for word in given) == 1
+
+
 def test_no_secret_stands_on_the_command_line() -> None:
     spec = {**GPU, "engine": {"apiKeySecret": {"name": "keys", "key": "api"}}}
 
@@ -154,7 +201,8 @@ def test_no_secret_stands_on_the_command_line() -> None:
 def test_every_flag_of_the_plan_is_reserved_for_it() -> None:
     """What the operator sets, a user can't set again: the API's table holds each flag (dtype is the user's)."""
     plan = replace(planned(SMOLLM2, GPU), engine_args=())
-    flags = [word.removeprefix("--") for word in arguments(GPU, plan) if word.startswith("--")]
+    flags = {word.removeprefix("--") for word in arguments(GPU, plan) if word.startswith("--")}
+    flags -= supervised_args(plan.engine_version).keys()
 
     assert [flag for flag in flags if argument_mend(flag) is None] == []
 

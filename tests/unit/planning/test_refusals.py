@@ -157,12 +157,33 @@ def test_the_engines_own_length_is_obeyed() -> None:
     assert plan.knobs.max_model_len <= 5000
 
 
-def test_without_a_figure_the_most_frugal_batch_is_taken() -> None:
-    correction = MemoryCorrection(failure_class="KvCacheTooSmall", stage="profile")
+@pytest.mark.parametrize("available", [None, 0, int(-1.07 * (1 << 30))])
+def test_without_a_figure_the_most_frugal_batch_is_taken(available: int | None) -> None:
+    """Where the weights alone exceed the budget, vLLM tells of no length and of less than nothing for the cache."""
+    correction = MemoryCorrection(
+        failure_class="KvCacheTooSmall", kv_cache_available_bytes=available, stage="profile"
+    )
 
     plan = planned(LLAMA_8B, on("nvidia-h200"), correction=correction)
 
     assert (plan.knobs.max_num_batched_tokens, plan.knobs.max_num_seqs) == (2048, 16)
+
+
+def test_weights_above_the_budget_are_refused_by_the_plans_own_account() -> None:
+    """Of this start vLLM 0.26.0 on an H200 said: 131.45 GiB of weights, -1.07 GiB for the cache."""
+    correction = MemoryCorrection(
+        failure_class="KvCacheTooSmall",
+        kv_cache_available_bytes=int(-1.07 * (1 << 30)),
+        stage="profile",
+        message="ValueError: No available memory for the cache blocks.",
+    )
+    spec = {"accelerator": {"types": ["nvidia-h200"], "parallelism": {"tensor": 1}}}
+
+    refusal = refused(LLAMA_70B, spec, correction=correction)
+
+    assert refusal.reason == "DoesNotFit"
+    assert "of 132.81 GiB the weights take 131.45 GiB" in refusal.message
+    assert "spec.accelerator.parallelism.tensor of 2" in refusal.message
 
 
 def test_a_length_below_the_minimum_is_refused() -> None:

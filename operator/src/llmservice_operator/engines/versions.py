@@ -108,6 +108,20 @@ def has_shutdown_timeout(version: Version) -> bool:
     return version >= (0, 18, 0)
 
 
+def tracks_server_load(version: Version) -> bool:
+    """Whether `--enable-server-load-tracking` is there and right.
+
+    It is there in 0.8.5, but until 0.9.1 a client that hangs up leaves its request in the count (vllm-project/vllm
+    pull request 18784).
+    """
+    return version >= (0, 10, 0)
+
+
+def leaves_endpoints_out_of_its_log(version: Version) -> bool:
+    """Whether `--disable-access-log-for-endpoints` is there (absent in 0.15.1, present in 0.16.0)."""
+    return version >= (0, 16, 0)
+
+
 def caches_prefixes_of_hybrids(version: Version) -> bool:
     """Whether prefix caching is on by default for models with a state (off in 0.26, on in 0.33)."""
     return version >= (0, 27, 0)

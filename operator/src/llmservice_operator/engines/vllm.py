@@ -14,6 +14,8 @@ __all__ = ["FLAG_ALIASES", "RESERVED_ARGS", "RESERVED_ENV", "VllmEngine", "resol
 
 PORT = 8000
 MODELS_MOUNT_PATH = "/models"
+PROBED_ENDPOINTS = "/health,/metrics,/load"
+"""What the supervisor reads, again and again: a line of log for each reading would bury the others."""
 STOP_DRAIN_SECONDS = 5
 """What the engine itself may still finish after SIGTERM: the supervisor has drained it by then."""
 
@@ -77,8 +79,25 @@ def _flags(spec: LLMServiceSpec, plan: Planned, identity: Named) -> Iterator[str
         yield from ("--quantization", spec.engine.quantization)
     if versions.has_shutdown_timeout(versions.known_version(plan.engine_version).version):
         yield from ("--shutdown-timeout", str(STOP_DRAIN_SECONDS))
-    for name, value in (*plan.engine_args, *sorted(canonical_args(spec.engine.args).items())):
+    said = canonical_args(spec.engine.args)
+    offered = supervised_args(plan.engine_version).items()
+    defaults = [(name, value) for name, value in offered if name not in said]
+    for name, value in (*plan.engine_args, *defaults, *sorted(said.items())):
         yield from render_flag(name, value)
+
+
+def supervised_args(engine_version: str) -> dict[str, str]:
+    """Flags by which the supervisor sees more, where this version is known to have them; the user's own go first.
+
+    With the load of the API server it knows of a request before the engine's first step tells of it.
+    """
+    version = versions.parse_version(engine_version)
+    found = {}
+    if version is not None and versions.tracks_server_load(version):
+        found["enable-server-load-tracking"] = "true"
+    if version is not None and versions.leaves_endpoints_out_of_its_log(version):
+        found["disable-access-log-for-endpoints"] = PROBED_ENDPOINTS
+    return found
 
 
 def _knob_flags(knobs: PlannedKnobs) -> Iterator[str]:
