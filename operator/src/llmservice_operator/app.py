@@ -43,9 +43,13 @@ logger = logging.getLogger(__name__)
 
 LEASE_TIMEOUT_SECONDS = 4.0
 """Of one request about the Lease: two of them fit into the renew deadline."""
-DRAIN_SECONDS = 6.0
+FIRST_PASS_SECONDS = 20.0
+"""How long the watches wait for the first reconcile of every service."""
+DRAIN_SECONDS = 5.0
 """How long running reconciles may take to end after SIGTERM; with the rest the process ends within 10 s."""
-LAST_WORDS_SECONDS = 1.0
+WATCHES_SECONDS = 2.5
+"""How long kopf may take to end: it waits for its own tasks."""
+LAST_WORDS_SECONDS = 0.8
 
 
 class SystemClock:
@@ -322,10 +326,19 @@ class _Work:
             "workers": self._queue.run(resync, settings.workers),
             "sweeper": self._sweeper.run(),
             "recorder": self._recorder.run(),
-            "informer": self._informer.run(),
+            "informer": self._watch(),
             "signals": self._take_signals_back(),
         }
         return {asyncio.create_task(coroutine, name=name) for name, coroutine in running.items()}
+
+    async def _watch(self) -> None:
+        """Watch once every service was reconciled: until then the watches' first lists would only compete.
+
+        Nothing is missed: kopf begins with lists of its own, and each asks for a sweep of what it cannot tell.
+        """
+        async with _within(FIRST_PASS_SECONDS):
+            await self._queue.drained()
+        await self._informer.run()
 
     async def _take_signals_back(self) -> None:
         """Kopf takes SIGTERM for itself when it starts; the order of our end is ours."""
@@ -343,7 +356,7 @@ class _Work:
             self._informer.stop()
             informer = by_name.get("informer")
             if informer is not None:
-                await asyncio.wait((informer,), timeout=LAST_WORDS_SECONDS)
+                await asyncio.wait((informer,), timeout=WATCHES_SECONDS)
             async with _within(LAST_WORDS_SECONDS):
                 await self._recorder.flush()
         for task in tasks:

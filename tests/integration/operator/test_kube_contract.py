@@ -341,6 +341,13 @@ async def test_a_metadata_list_has_no_spec(server: Server) -> None:
     assert "spec" not in listed[0]
 
 
+@pytest.mark.parametrize("metadata_only", [False, True])
+async def test_a_list_of_nothing_is_empty(server: Server, metadata_only: bool) -> None:
+    pages = server.kube.pages("Deployment", server.namespace, metadata_only=metadata_only)
+
+    assert [obj async for page in pages for obj in page] == []
+
+
 async def test_delete_minds_the_uid(server: Server) -> None:
     created = await server.kube.apply(server.deployment())
 

@@ -162,8 +162,9 @@ async def test_a_kind_that_was_asked_for_is_compared_soon(scene: Scene) -> None:
     assert scene.kube.requests == {("list", "Deployment"): 1}
 
 
-async def test_a_failed_comparison_is_tried_again(scene: Scene) -> None:
-    scene.kube.failures["list", "Deployment"] = [KubeUnavailableError(0, "Unreachable", "away")]
+@pytest.mark.parametrize("error", [KubeUnavailableError(0, "Unreachable", "away"), KeyError("odd")])
+async def test_a_failed_comparison_is_tried_again(scene: Scene, error: Any) -> None:
+    scene.kube.failures["list", "Deployment"] = [error]
     scene.start(scene.sweeper.run())
     scene.sweeper.ask("Deployment")
     await scene.clock.advance(20)

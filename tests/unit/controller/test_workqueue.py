@@ -264,6 +264,27 @@ async def test_idle_workers_end_at_once_when_stopped(bench: Bench) -> None:
     assert bench.task.done()
 
 
+async def test_drained_waits_for_what_waits_and_what_runs(bench: Bench) -> None:
+    async def behave(_: Key) -> None:
+        await bench.clock.sleep(2)
+
+    bench.behave = behave
+    for key in (A, B):
+        bench.queue.add(key)
+    drained = asyncio.create_task(bench.queue.drained())
+    await bench.start(workers=1)
+
+    await bench.clock.advance(3)
+    early = drained.done()
+    await bench.clock.advance(1)
+
+    assert (early, drained.done()) == (False, True)
+
+
+async def test_an_idle_queue_is_drained(bench: Bench) -> None:
+    await asyncio.wait_for(bench.queue.drained(), 1)
+
+
 async def test_depth_and_age_tell_of_keys_that_wait_for_a_worker(bench: Bench) -> None:
     async def behave(_: Key) -> None:
         await bench.clock.sleep(100)

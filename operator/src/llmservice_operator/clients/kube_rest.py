@@ -22,7 +22,8 @@ from llmservice_operator.clients.kube import (
 from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clock import Clock
 
-PAGE_SIZE = 500
+PAGE_SIZE = 100
+"""Objects of one page of a list. A Deployment as Python dicts is tens of KiB, and memory once taken stays taken."""
 ATTEMPTS = 4
 MAX_RETRY_AFTER_SECONDS = 30.0
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -100,7 +101,9 @@ class RestKubeClient:
                 params=params,
                 accept=METADATA_LIST if metadata_only else "application/json",
             )
-            yield [{**item, "apiVersion": where.api_version, "kind": kind} for item in page["items"]]
+            # An empty list of metadata has `items: null`.
+            items = page.get("items") or ()
+            yield [{**item, "apiVersion": where.api_version, "kind": kind} for item in items]
             following = page.get("metadata", {}).get("continue")
             if not following:
                 return

@@ -97,8 +97,10 @@ class Sweeper:
             for kind in sorted(asked):
                 try:
                     await self.compare(kind)
-                except KubeError as e:
-                    logger.warning("a sweep failed, it is tried again", extra={"kind": kind, "error": str(e)})
+                except Exception as e:  # noqa: BLE001  one bad answer must not end all later sweeps
+                    logger.warning(
+                        "a sweep failed, it is tried again", extra={"kind": kind, "error": repr(e)}
+                    )
                     await self._clock.sleep(RETRY_SECONDS)
                     self.ask(kind)
 

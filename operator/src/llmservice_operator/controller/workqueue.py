@@ -67,6 +67,8 @@ class WorkQueue:
         self._stopping = False
         self._wake_worker = asyncio.Event()
         self._wake_timer = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def depth(self) -> int:
@@ -110,6 +112,10 @@ class WorkQueue:
         else:
             self._schedule(key, self._clock.monotonic() + seconds)
 
+    async def drained(self) -> None:
+        """Return once no key runs or waits for a worker."""
+        await self._idle.wait()
+
     def forget(self, key: Key) -> None:
         """Drop what is kept of a key that no longer exists."""
         self._failures.pop(key, None)
@@ -135,6 +141,7 @@ class WorkQueue:
     def _make_ready(self, key: Key, now: float) -> None:
         self._due.pop(key, None)
         self._ready[key] = now
+        self._idle.clear()
         self._wake_worker.set()
 
     def _schedule(self, key: Key, at: float) -> None:
@@ -203,6 +210,8 @@ class WorkQueue:
         else:
             again = self._back_off(key)
         self._after(key, again)
+        if not self._ready and not self._processing:
+            self._idle.set()
         if self._observer:
             self._observer.finished(key, self._clock.monotonic() - started, error, again)
 

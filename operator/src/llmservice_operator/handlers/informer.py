@@ -23,7 +23,10 @@ TakeEvent = Callable[[str, str | None, Mapping[str, Any]], None]
 
 CONNECT_TIMEOUT_SECONDS = 10
 REQUEST_TIMEOUT_SECONDS = 60
-IDLE_WORKER_SECONDS = 0.5
+IDLE_WORKER_SECONDS = 0.1
+EXIT_SECONDS = 0.5
+PAGE_SIZE = 100
+"""Objects of one page of kopf's first list: while it asks for the next one, it handles these and lets them go."""
 PEERING_IDENTITY: Any = labels.FIELD_MANAGER
 """kopf wants one although peering is off; its type is not part of kopf's public names."""
 RESTART_SECONDS = 2.0
@@ -104,6 +107,8 @@ class Informer:
         settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
         settings.networking.error_backoffs = _Backoffs()
         settings.queueing.idle_timeout = IDLE_WORKER_SECONDS
+        settings.queueing.exit_timeout = EXIT_SECONDS
+        settings.watching.chunk_size = PAGE_SIZE
         settings.persistence.diffbase_storage = _NoDiffBase()
         settings.persistence.progress_storage = _NoProgress()
         for kind in self._kinds:
