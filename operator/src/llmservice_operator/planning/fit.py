@@ -166,8 +166,8 @@ def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
 
 def _tells_no_size(correction: MemoryCorrection) -> bool:
     """The engine had no memory for any block, and so no figure to go by."""
-    sizes = correction.estimated_max_model_len or correction.kv_cache_available_bytes
-    return correction.failure_class == "KvCacheTooSmall" and not sizes
+    length, available = correction.estimated_max_model_len or 0, correction.kv_cache_available_bytes or 0
+    return correction.failure_class == "KvCacheTooSmall" and length <= 0 and available <= 0
 
 
 def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
@@ -294,9 +294,8 @@ def _margin(case: Case, result: Account) -> tuple[Account, str]:
 def _available(case: Case, result: Account) -> int:
     """KV memory; never more than a start of this revision had."""
     correction = case.inputs.correction
-    if correction is not None and correction.kv_cache_available_bytes:
-        return min(result.available, correction.kv_cache_available_bytes)
-    return result.available
+    seen = correction.kv_cache_available_bytes or 0 if correction is not None else 0
+    return min(result.available, seen) if seen > 0 else result.available
 
 
 def needed_bytes(case: Case, layout: CacheLayout, context: int) -> int:
