@@ -341,6 +341,26 @@ def test_draining_engine_is_no_failing_probe() -> None:
     assert read(pod, make.report(phase="Draining")).trouble is None
 
 
+@pytest.mark.parametrize(
+    ("ready_seconds_ago", "reason"),
+    [
+        pytest.param(None, None, id="the report was read before it served"),
+        pytest.param(1, None, id="the kubelet has not asked yet"),
+        pytest.param(60, "ProbeFailing", id="it should have been ready for a minute"),
+    ],
+)
+def test_a_first_start_is_given_time_from_when_it_served(
+    ready_seconds_ago: float | None, reason: str | None
+) -> None:
+    """The condition Ready has been False since the pod was made, an hour ago."""
+    pod = make.running_pod(started=True, conditions=(make.condition("Ready", "False", since=-3600),))
+    ready_at = None if ready_seconds_ago is None else make.NOW - ready_seconds_ago
+
+    trouble = read(pod, make.report(readyAt=ready_at)).trouble
+
+    assert (trouble.reason if trouble is not None else None) == reason
+
+
 def test_report_of_another_revision_is_not_believed() -> None:
     state = read(make.running_pod(), make.report(revision="chat-another"))
 

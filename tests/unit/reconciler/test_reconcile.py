@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -433,3 +435,38 @@ async def test_volume_whose_source_is_missing_is_named_once_the_pod_waits_for_it
     status, reason, message = world.condition("Stalled")
     assert (status, reason) == ("True", "VolumeNotMounted")
     assert "ConfigMap nowhere: not there in namespace default" in message
+
+
+async def test_edit_that_comes_with_the_answer_to_our_own_write_is_not_lost(world: World) -> None:
+    """The store knows the edit from the answer to the status write; the watch's event of it is no news then."""
+    world.serve()
+    await world.settle()
+    service = world.kube.objects[KIND, KEY.name]
+    service["metadata"]["annotations"] = {"llmservice.dev/note": "a status write is needed"}
+    world.serve(replicas=2)
+    write = world.kube.apply_status
+
+    async def edited_meanwhile(manifest: Mapping[str, Any]) -> dict[str, Any]:
+        world.serve(replicas=3)
+        return await write(manifest)
+
+    world.kube.apply_status = edited_meanwhile  # type: ignore[method-assign]
+
+    assert await world.reconcile() == 0.0
+
+
+async def test_failure_of_pods_that_comes_with_the_answer_to_our_own_write_is_not_lost(world: World) -> None:
+    world.serve()
+    await world.settle()
+    apply = world.kube.apply
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
+
+    async def failed_meanwhile(manifest: Mapping[str, Any], *, force: bool = True) -> dict[str, Any]:
+        if manifest["kind"] == "Deployment":
+            world.deployment["status"] = {"conditions": [refused]}
+        return await apply(manifest, force=force)
+
+    world.kube.apply = failed_meanwhile  # type: ignore[method-assign]
+    world.serve(annotations={"llmservice.dev/restart": "now"})
+
+    assert await world.reconcile() == 0.0

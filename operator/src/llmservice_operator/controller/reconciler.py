@@ -33,6 +33,7 @@ from llmservice_operator.controller.statuswrite import status_json, write_wait_s
 from llmservice_operator.controller.store import Store
 from llmservice_operator.controller.verdicts import WriteProblem
 from llmservice_operator.engines.base import EngineAdapter
+from llmservice_operator.resources.managed_fields import other_managers
 from llmservice_operator.resources.types import Manifest
 
 MAX_REMEMBERED_WRITES = 8192
@@ -83,8 +84,29 @@ class Reconciler:
         conclusion = conclude(observed, intent, problems, self._clock.now())
         status_wait = await self._write_status(observed, conclusion)
         self._say(observed, conclusion)
+        if self._moved_on(observed):
+            return 0.0
         waits = [each for each in (conclusion.again_seconds, status_wait) if each is not None]
         return min(waits, default=None)
+
+    def _moved_on(self, observed: Observed) -> bool:
+        """Whether somebody else changed the service or its Deployment while this reconcile ran.
+
+        The answers to our own writes hold such changes already, and they go into the store: the watch's event of
+        them is then no news any more, and nobody else would ask for another reconcile.
+        """
+        key = observed.key
+        service = self._store.get(labels.KIND, key.namespace, key.name)
+        if service is None:
+            return False
+        metadata = service["metadata"]
+        deployment = self._store.get(kinds.DEPLOYMENT, key.namespace, key.name)
+        return (
+            metadata.get("generation", 0) != observed.generation
+            or metadata.get("annotations", {}) != observed.annotations
+            or "deletionTimestamp" in metadata
+            or _written_by_others(deployment) != _written_by_others(observed.deployment)
+        )
 
     async def _write(self, observed: Observed, intent: Intent) -> tuple[WriteProblem, ...]:
         """What could not be written. The records go first; an old one goes last, once all else stands."""
@@ -124,7 +146,7 @@ class Reconciler:
         key = observed.key
         new = status_json(conclusion.status)
         current = self._store.get(labels.KIND, key.namespace, key.name)
-        if current is None:
+        if current is None or current["metadata"]["uid"] != observed.identity.uid:
             return None
         now = self._clock.monotonic()
         written_at = self._status_written_at.get(key)
@@ -162,3 +184,10 @@ class Reconciler:
 def _written(service: Mapping[str, Any]) -> dict[str, Any]:
     """The status on the object, as we would have written it: defaults filled in, unknown fields dropped."""
     return dict(service.get("status") or {})
+
+
+def _written_by_others(deployment: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """What a decision depends on and its controllers write: the status, and who else holds the replicas."""
+    if deployment is None:
+        return {}, ()
+    return deployment.get("status") or {}, other_managers(deployment, "spec", "replicas")
