@@ -266,7 +266,7 @@ def _running(view: _View) -> _Found:
             "its taint, five minutes unless said otherwise",
             needs_person=False,
         )
-    since = _seconds(ready.get("lastTransitionTime"))
+    since = _unready_since(view, _seconds(ready.get("lastTransitionTime")))
     draining = view.report is not None and view.report.phase == "Draining"
     served = view.engine.get("started") is True and not draining
     if served and since is not None and view.now - since > PROBE_PATIENCE_SECONDS:
@@ -277,6 +277,16 @@ def _running(view: _View) -> _Found:
             needs_person=False,
         )
     return PodStage.STARTING, None
+
+
+def _unready_since(view: _View, changed_at: float | None) -> float | None:
+    """Since when the engine could have been ready and is not; None where it never was.
+
+    The pod's condition has said no since the pod was made: at a first start that is long before the engine served.
+    """
+    if view.report is None or changed_at is None:
+        return changed_at
+    return None if view.report.ready_at is None else max(changed_at, view.report.ready_at)
 
 
 _READERS: tuple[Callable[[_View], _Found | None], ...] = (
