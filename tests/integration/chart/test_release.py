@@ -72,20 +72,16 @@ def attributes(verb: str, resource: str) -> dict[str, str]:
     }
 
 
+CHILDREN = ("deployments.apps", "services", "persistentvolumeclaims", "poddisruptionbudgets.policy")
 ALLOWED = [
     *((verb, "llmservices.llmservice.dev") for verb in ("get", "list", "watch")),
     ("patch", "llmservices.llmservice.dev/status"),
     *(
         (verb, resource)
-        for resource in (
-            "deployments.apps",
-            "controllerrevisions.apps",
-            "services",
-            "persistentvolumeclaims",
-            "poddisruptionbudgets.policy",
-        )
-        for verb in ("get", "list", "watch", "create", "patch", "delete")
+        for resource in (*CHILDREN, "controllerrevisions.apps")
+        for verb in ("get", "list", "watch", "create", "patch")
     ),
+    ("delete", "controllerrevisions.apps"),
     *((verb, "pods") for verb in ("get", "list", "watch")),
     ("get", "configmaps"),
     *((verb, "events.events.k8s.io") for verb in ("create", "patch")),
@@ -96,6 +92,7 @@ FORBIDDEN = [
     *((verb, "secrets") for verb in ("get", "list", "watch", "create")),
     ("list", "configmaps"),
     ("patch", "configmaps"),
+    *(("delete", resource) for resource in CHILDREN),
     *((verb, "pods") for verb in ("create", "patch", "delete")),
     ("create", "pods/exec"),
     *((verb, "llmservices.llmservice.dev") for verb in ("create", "patch", "update", "delete")),
