@@ -41,7 +41,7 @@ class ModelConfigs:
         self._kube = kube
         self._hub = hub
         self._clock = clock
-        self._config_maps: OrderedDict[tuple[str, str], tuple[float, dict[str, Any] | None]] = OrderedDict()
+        self._config_maps: OrderedDict[tuple[str, str], tuple[float, ModelLookup]] = OrderedDict()
 
     async def look_up(
         self,
@@ -83,52 +83,51 @@ class ModelConfigs:
         return ModelLookup(facts=facts, config_digest=digest(found.config))
 
     async def _from_config_map(self, namespace: str, name: str) -> ModelLookup:
-        where = f"ConfigMap {namespace}/{name}"
-        try:
-            found = await self._config_map(namespace, name)
-        except ForbiddenError as error:
-            return _lookup_problem(
-                Reason.MODEL_CONFIG_UNAVAILABLE, f"the operator may not read {where}: {error.message}"
-            )
-        create = f"kubectl -n {namespace} create configmap {name} --from-file={CONFIG_KEY}"
-        if found is None:
-            return _lookup_problem(
-                Reason.MODEL_CONFIG_UNAVAILABLE, f"{where} (spec.model.configMap) is not there: {create}"
-            )
-        data = found.get("data") or {}
-        if CONFIG_KEY not in data:
-            return _lookup_problem(
-                Reason.MODEL_CONFIG_UNAVAILABLE, f"{where} has no key {CONFIG_KEY}: make it with {create}"
-            )
-        try:
-            config = _json_object(data[CONFIG_KEY], f"{where}, {CONFIG_KEY}")
-            if "quantization_config" not in config and QUANTIZATION_KEY in data:
-                quantization = _json_object(data[QUANTIZATION_KEY], f"{where}, {QUANTIZATION_KEY}")
-                config = {**config, "quantization_config": quantization}
-            index = _json_object(data[INDEX_KEY], f"{where}, {INDEX_KEY}") if INDEX_KEY in data else {}
-        except InvalidInputError as error:
-            return _lookup_problem(Reason.INVALID_MODEL_CONFIG, str(error), certain=True)
-        metadata = index.get("metadata")
-        total = metadata.get("total_size") if isinstance(metadata, dict) else None
-        facts = ModelFacts(
-            config=config, weights_bytes=total if isinstance(total, int) else None, source=where
-        )
-        return ModelLookup(facts=facts, config_digest=digest(config))
-
-    async def _config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
         key, now = (namespace, name), self._clock.monotonic()
         kept = self._config_maps.get(key)
         if kept is not None and now - kept[0] < CONFIG_MAP_TTL_SECONDS:
             return kept[1]
-        found = await self._kube.get("ConfigMap", namespace, name)
-        if found is None:
-            # Not kept: whoever creates it now does not want to wait for it.
+        try:
+            found = await self._kube.get("ConfigMap", namespace, name)
+        except ForbiddenError as error:
+            return _lookup_problem(
+                Reason.MODEL_CONFIG_UNAVAILABLE,
+                f"the operator may not read ConfigMap {namespace}/{name}: {error.message}",
+            )
+        lookup = read_config_map(namespace, name, found)
+        if lookup.problem is not None:
+            # Not kept: whoever mends it now does not want to wait for it.
             self._config_maps.pop(key, None)
-            return None
-        self._config_maps[key] = (now, found)
+            return lookup
+        self._config_maps[key] = (now, lookup)
         if len(self._config_maps) > MAX_CONFIG_MAPS:
             self._config_maps.popitem(last=False)
-        return found
+        return lookup
+
+
+def read_config_map(namespace: str, name: str, found: Mapping[str, Any] | None) -> ModelLookup:
+    """The model that this ConfigMap tells of, or what is wrong with it, with the command that makes a good one."""
+    where = f"ConfigMap {namespace}/{name}"
+    create = f"kubectl -n {namespace} create configmap {name} --from-file={CONFIG_KEY}"
+    if found is None:
+        message = f"{where} (spec.model.configMap) is not there: {create}"
+        return _lookup_problem(Reason.MODEL_CONFIG_UNAVAILABLE, message)
+    data = found.get("data") or {}
+    if CONFIG_KEY not in data:
+        message = f"{where} has no key {CONFIG_KEY}: make it with {create}"
+        return _lookup_problem(Reason.MODEL_CONFIG_UNAVAILABLE, message)
+    try:
+        config = _json_object(data[CONFIG_KEY], f"{where}, {CONFIG_KEY}")
+        if "quantization_config" not in config and QUANTIZATION_KEY in data:
+            quantization = _json_object(data[QUANTIZATION_KEY], f"{where}, {QUANTIZATION_KEY}")
+            config = {**config, "quantization_config": quantization}
+        index = _json_object(data[INDEX_KEY], f"{where}, {INDEX_KEY}") if INDEX_KEY in data else {}
+    except InvalidInputError as error:
+        return _lookup_problem(Reason.INVALID_MODEL_CONFIG, str(error), certain=True)
+    metadata = index.get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    facts = ModelFacts(config=config, weights_bytes=total if isinstance(total, int) else None, source=where)
+    return ModelLookup(facts=facts, config_digest=digest(config))
 
 
 def _same_model(spec: LLMServiceSpec, annotations: Mapping[str, str], stored: Revision) -> bool:
