@@ -183,7 +183,7 @@ def _success_series(page: str) -> list[str]:
 
 
 def test_a_running_request_is_seen_in_the_load(engine: Engine) -> None:
-    body = {"model": SERVED, "prompt": "a b", "max_tokens": 40, "ignore_eos": True}
+    body = {"model": SERVED, "prompt": "a b", "max_tokens": 16, "ignore_eos": True}
     thread = threading.Thread(target=engine.json, args=("POST", "/v1/completions", body))
     thread.start()
     seen, accepted = set(), set()
@@ -195,6 +195,42 @@ def test_a_running_request_is_seen_in_the_load(engine: Engine) -> None:
     assert 1.0 in seen
     assert 1 in accepted
     assert engine.json("GET", "/load") == (http.client.OK, {"server_load": 0})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_hangs_up_leaves_no_load(engine: Engine, stream: bool) -> None:
+    """Its 1,500 tokens would take far longer than the wait: a request that stays would hold up every drain."""
+    body = {"model": SERVED, "prompt": "a b", "max_tokens": 1500, "ignore_eos": True, "stream": stream}
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
+    connection.request(
+        "POST",
+        "/v1/completions",
+        body=json.dumps(body),
+        headers={**engine.headers, "Content-Type": "application/json"},
+    )
+    _wait_for_load(engine, 1, patience_seconds=60)
+    if stream:
+        connection.getresponse().read(1)
+
+    connection.close()
+
+    _wait_for_load(engine, 0, patience_seconds=15)
+
+
+def _wait_for_load(engine: Engine, load: int, *, patience_seconds: float) -> None:
+    deadline = time.monotonic() + patience_seconds
+    while engine.json("GET", "/load")[1] != {"server_load": load}:
+        assert time.monotonic() < deadline, f"/load never told {load}"
+        time.sleep(0.02)
+
+
+def test_what_the_supervisor_reads_leaves_no_line_in_the_log(engine: Engine) -> None:
+    for path in ("/health", "/metrics", "/load"):
+        engine.request("GET", path)
+    engine.request("GET", "/version")
+
+    log = engine.log.read_text(encoding="utf-8", errors="replace")
+    assert re.findall(r'"GET /(?:health|metrics|load) ', log) == []
 
 
 def test_the_log_gives_the_figures_of_the_start(engine: Engine) -> None:
@@ -226,7 +262,7 @@ def test_a_flag_that_does_not_exist_ends_it_with_2(engine: Engine, tmp_path: Pat
 
 def test_told_to_stop_it_ends_its_streams_and_refuses_new_work(engine: Engine) -> None:
     """With --shutdown-timeout: why the supervisor tells the engine last. It stands last: it ends the engine."""
-    body = {"model": SERVED, "prompt": "a b", "max_tokens": 60, "ignore_eos": True}
+    body = {"model": SERVED, "prompt": "a b", "max_tokens": 32, "ignore_eos": True}
     events: list[str] = []
     thread = threading.Thread(target=lambda: events.extend(engine.events("/v1/completions", body)))
     thread.start()
