@@ -1,6 +1,7 @@
 """Writes of one service: only what differs is applied, what is not ours is never touched.
 
-A child is created by POST and updated by server-side apply, both as field manager `llmservice-operator`.
+A child is created by POST (but for `BORN_BY_APPLY`) and updated by server-side apply, both as field manager
+`llmservice-operator`.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,11 @@ from llmservice_operator.resources.diff import differs
 from llmservice_operator.resources.managed_fields import unwanted
 from llmservice_operator.resources.ownership import is_ours, not_ours_message
 from llmservice_operator.resources.types import Identity
+
+BORN_BY_APPLY = frozenset({"ControllerRevision"})
+"""Kinds that are created by apply too. The API server keeps a ControllerRevision's data as the bytes it got and
+compares bytes; those of a POST never equal what a later apply makes of the same data, and every update would be
+refused as a change of the immutable data. A stranger's data are safe by the same rule."""
 
 
 class ApplyResult(StrEnum):
@@ -103,6 +109,10 @@ class Applier:
     async def _create(self, desired: Mapping[str, Any], identity: Identity) -> Applied:
         """By POST: a conflict says that the name is taken, by ours unseen or by a stranger's."""
         kind = desired["kind"]
+        if kind in BORN_BY_APPLY:
+            born = await self._kube.apply(desired, force=True)
+            self._store.put(kind, born)
+            return Applied(result=ApplyResult.CREATED, observed=born)
         try:
             created = await self._kube.create(desired)
         except ConflictError:
