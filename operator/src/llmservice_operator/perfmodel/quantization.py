@@ -1,16 +1,14 @@
 """Bytes of a weight in a quantised checkpoint, and which weights stay as they were."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import translate
 from functools import cached_property
 from typing import Any
 
 from llmservice_operator.perfmodel.config_reader import ConfigError, ConfigReader
+from llmservice_operator.perfmodel.module_patterns import ModulePatterns, PatternError, bare_name
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Weight, ceil_div
 
-_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.", "model.")
 _BLOCK_SCALE_BYTES = 4
 MXFP4_HIDDEN_PADDING, MXFP4_INTERMEDIATE_PADDING = 256, 128
 """The MXFP4 kernels pad an expert's sides to these (seen in the weights of starts at TP 1, 2, 4 and 8)."""
@@ -67,56 +65,15 @@ class Quantization:
         # vLLM gives the head its own class, which only a checkpoint that lists it by name quantises.
         if self.default is None or weight.module == "lm_head":
             return None
-        return None if self._ignores(weight.module) else self.default
-
-    def _ignores(self, module: str) -> bool:
-        """Whether a pattern names this module, one above it, or consecutive parts of its name."""
-        names, pattern = self._ignore_list
-        parts = module.split(".")
-        spans = (
-            ".".join(parts[first:last])
-            for first in range(len(parts))
-            for last in range(first + 1, len(parts) + 1)
-        )
-        return any(span in names for span in spans) or (
-            pattern is not None and pattern.search(f"model.{module}") is not None
-        )
+        return None if self.patterns.matches(weight.module) else self.default
 
     @cached_property
-    def _ignore_list(self) -> tuple[frozenset[str], re.Pattern[str] | None]:
-        """Plain names, and all wildcards and `re:` patterns as one: lists of a thousand entries are common."""
-        names, patterns = set(), []
-        for entry in self.ignored:
-            bare = bare_name(entry)
-            if entry.startswith("re:"):
-                patterns.append(_valid(entry[3:]))
-            elif "*" in bare:
-                wild = translate(bare).removesuffix(r"\Z")
-                patterns.append(rf"^model\.(?:{wild}|{wild}\..*)\Z")
-            else:
-                names.add(bare)
-        whole = "|".join(f"(?:{each})" for each in patterns if each)
-        return frozenset(names), re.compile(whole) if whole else None
+    def patterns(self) -> ModulePatterns:
+        """The modules that stay as they were."""
+        return ModulePatterns(self.ignored)
 
 
 UNQUANTIZED = Quantization(method="", default=None)
-
-
-def bare_name(module: str) -> str:
-    """A checkpoint's module name without the wrapper's prefixes."""
-    for prefix in _PREFIXES:
-        if module.startswith(prefix):
-            return module[len(prefix) :]
-    return module
-
-
-def _valid(expression: str) -> str:
-    """A pattern that compiles; empty: it doesn't, and ignores nothing."""
-    try:
-        re.compile(expression)
-    except re.error:
-        return ""
-    return expression
 
 
 def _lookup(module: str, formats: Mapping[str, Format]) -> Format | None:
@@ -152,7 +109,12 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization:
     }  # fmt: skip
     if method not in readers:
         raise section.error("quant_method", "one of " + ", ".join(sorted(readers)) + " is expected")
-    return readers[method](section)
+    quantization = readers[method](section)
+    try:
+        _ = quantization.patterns
+    except PatternError as error:
+        raise ConfigError(section.name("ignore"), quantization.ignored, f"it has {error}") from error
+    return quantization
 
 
 def online_quantization(name: str) -> Quantization | None:

@@ -139,8 +139,6 @@ class Architecture:
     vision: VisionTower | None
     num_mtp_layers: int
     """Multi-token-prediction layers: in the checkpoint, not loaded unless speculation asks for them."""
-    notes: tuple[str, ...] = ()
-    """What had to be assumed."""
 
     @property
     def has_state(self) -> bool:
