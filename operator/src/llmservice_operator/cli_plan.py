@@ -2,8 +2,9 @@
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 from llmservice_operator.api.labels import KIND
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.api.validation import check_object
+from llmservice_operator.cli_documents import json_object, member, read_text, yaml_objects
 from llmservice_operator.engines.versions import version_from_image
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import (
@@ -28,7 +30,6 @@ from llmservice_operator.planning.types import ModelFacts, PlanInputs, Refusal
 from llmservice_operator.settings import DEFAULT_ENGINE_IMAGES
 
 CONFIG_KEY, QUANT_KEY, CATALOGUE_KEY = "config.json", "hf_quant_config.json", "accelerators.yaml"
-LARGEST_CONFIG_BYTES = 16 << 20
 REFUSED, UNUSABLE = 1, 2
 
 
@@ -70,13 +71,17 @@ class Document:
 def run(arguments: argparse.Namespace) -> int:
     """Plan every LLMService of the file and print it."""
     try:
-        document = read_documents(_text(arguments.filename))
+        document = read_documents(read_text(arguments.filename))
         catalogue = read_catalogue(arguments.catalogue)
         results = [_plan(each, document, catalogue, arguments) for each in document.services]
+        _print(results, arguments.output)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (`| head`); the interpreter must not flush into it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (InvalidInputError, OSError) as error:
         print(f"llmservice plan: {error}", file=sys.stderr)
         return UNUSABLE
-    _print(results, arguments.output)
     return REFUSED if any(isinstance(result, Refusal) for _, result in results) else 0
 
 
@@ -102,36 +107,18 @@ def _as_json(result: Any) -> dict[str, Any]:
     return {"plan": plan_to_json(result)}
 
 
-def _text(filename: str) -> str:
-    return sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-
-
 def read_documents(text: str) -> Document:
     """The LLMServices and ConfigMaps of a text. Raises InvalidInputError for what is neither YAML nor has a service."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        objects = list(_flattened(yaml.load_all(text, Loader=loader)))
-    except yaml.YAMLError as error:
-        raise InvalidInputError(f"the file is no YAML: {error}") from error
     document = Document()
-    for each in objects:
+    for each in yaml_objects(text, "the file"):
         if each.get("kind") == KIND:
             document.services.append(each)
         elif each.get("kind") == "ConfigMap":
-            document.config_maps[str(each.get("metadata", {}).get("name"))] = each.get("data") or {}
+            name = str(member(each, "metadata", "a ConfigMap of the file").get("name"))
+            document.config_maps[name] = member(each, "data", f"ConfigMap {name}")
     if not document.services:
         raise InvalidInputError(f"the file has no object of kind {KIND}")
     return document
-
-
-def _flattened(documents: Iterator[Any]) -> Iterator[Mapping[str, Any]]:
-    for each in documents:
-        if isinstance(each, Mapping) and each.get("kind") == "List":
-            yield from (item for item in each.get("items") or () if isinstance(item, Mapping))
-        elif isinstance(each, Mapping):
-            yield each
-        elif each is not None:
-            raise InvalidInputError(f"a document of the file is {type(each).__name__}; an object is expected")
 
 
 def read_catalogue(path: Path | None) -> tuple[AcceleratorRow, ...]:
@@ -139,10 +126,10 @@ def read_catalogue(path: Path | None) -> tuple[AcceleratorRow, ...]:
     builtin = load_catalogue(builtin_catalogue_text())
     if path is None:
         return builtin
-    text = path.read_text(encoding="utf-8")
-    values = yaml.safe_load(text)
-    if isinstance(values, Mapping) and values.get("kind") == "ConfigMap":
-        text = str((values.get("data") or {}).get(CATALOGUE_KEY, ""))
+    text = read_text(path)
+    for each in yaml_objects(text, str(path)):
+        if each.get("kind") == "ConfigMap":
+            text = str(member(each, "data", str(path)).get(CATALOGUE_KEY, ""))
     return merge_catalogues(builtin, load_catalogue(text))
 
 
@@ -152,7 +139,7 @@ def _plan(
     catalogue: tuple[AcceleratorRow, ...],
     arguments: argparse.Namespace,
 ) -> tuple[str, Any]:
-    name = str((service.get("metadata") or {}).get("name", ""))
+    name = str(member(service, "metadata", f"an {KIND} of the file").get("name", ""))
     spec = _spec(name, service)
     inputs = PlanInputs(
         service_name=name,
@@ -200,37 +187,18 @@ def _model(spec: LLMServiceSpec, document: Document, config: Path | None) -> Mod
 def model_from_path(path: Path) -> ModelFacts:
     """The facts of a config.json, or of a folder with one. Raises InvalidInputError or OSError."""
     folder, file = (path, path / CONFIG_KEY) if path.is_dir() else (path.parent, path)
-    texts = {CONFIG_KEY: _bounded(file)}
+    texts = {CONFIG_KEY: read_text(file)}
     if (folder / QUANT_KEY).is_file():
-        texts[QUANT_KEY] = _bounded(folder / QUANT_KEY)
+        texts[QUANT_KEY] = read_text(folder / QUANT_KEY)
     return model_from_texts(texts, source=str(file))
 
 
-def _bounded(file: Path) -> str:
-    if file.stat().st_size > LARGEST_CONFIG_BYTES:
-        raise InvalidInputError(
-            f"{file} has {file.stat().st_size:,} bytes; at most {LARGEST_CONFIG_BYTES:,} is expected of a config"
-        )
-    return file.read_text(encoding="utf-8")
-
-
-def model_from_texts(texts: Mapping[str, Any], *, source: str) -> ModelFacts:
+def model_from_texts(texts: Mapping[Any, Any], *, source: str) -> ModelFacts:
     """The facts of config.json and, where it is apart, hf_quant_config.json."""
     if CONFIG_KEY not in texts:
-        raise InvalidInputError(
-            f"{source} has no key {CONFIG_KEY}; it has {', '.join(sorted(texts)) or 'none'}"
-        )
-    config = _object(texts[CONFIG_KEY], f"{source}: {CONFIG_KEY}")
+        has = ", ".join(sorted(map(str, texts))) or "none"
+        raise InvalidInputError(f"{source} has no key {CONFIG_KEY}; it has {has[:300]}")
+    config = json_object(texts[CONFIG_KEY], f"{source}: {CONFIG_KEY}")
     if QUANT_KEY in texts and "quantization_config" not in config:
-        config["quantization_config"] = _object(texts[QUANT_KEY], f"{source}: {QUANT_KEY}")
+        config["quantization_config"] = json_object(texts[QUANT_KEY], f"{source}: {QUANT_KEY}")
     return ModelFacts(config=config, source=source)
-
-
-def _object(text: Any, what: str) -> dict[str, Any]:
-    try:
-        values = json.loads(text)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{what} is no JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise InvalidInputError(f"{what} is a {type(values).__name__}; an object is expected")
-    return values

@@ -50,7 +50,8 @@ def _object_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
             )
     for field in sorted(manifest.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}):
         yield Problem(field=field, message="is no field of this object")
-    name = (manifest.get("metadata") or {}).get("name", "")
+    metadata = manifest.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
     if (fault := _name_fault(name)) is not None:
         yield Problem(field="metadata.name", message=fault)
     spec = manifest.get("spec")
@@ -60,7 +61,9 @@ def _object_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(field="spec", message="is required")
 
 
-def _name_fault(name: str) -> str | None:
+def _name_fault(name: object) -> str | None:
+    if not isinstance(name, str):
+        return f"{str(name)[:64]!r} is no text: put it in quotes; {NAME_MEND}"
     if len(name) > NAME_MAX_LENGTH:
         return f"{name[:64]!r}: {NAME_MEND}"
     try:
