@@ -5,8 +5,6 @@ from llmservice_operator.api.conditions import (
     Condition,
     ConditionType,
     Reason,
-    drop_condition,
-    find_condition,
     set_condition,
     timestamp,
 )
@@ -82,10 +80,6 @@ def test_a_long_message_is_cut_and_shows_it() -> None:
 
     assert len(condition.message) == MESSAGE_MAX_LENGTH
     assert condition.message.endswith("…")
-
-
-def test_a_dropped_condition_is_gone() -> None:
-    assert find_condition(drop_condition(ready(), ConditionType.READY), ConditionType.READY) is None
 
 
 def test_conditions_read_from_the_cluster_are_those_that_were_written() -> None:

@@ -87,8 +87,6 @@ class Reason(StrEnum):
     """The engine reads the weights; the message has done, total, rate and the time left."""
     PROVING_PLAN = "ProvingPlan"
     """One replica starts first, since no engine has reported on this revision; the others follow."""
-    DELETING = "Deleting"
-    """The service is being deleted."""
 
     # Pods that are stuck
     NO_READY_REPLICAS = "NoReadyReplicas"
@@ -236,11 +234,6 @@ def set_condition(
     )
     others = tuple(each for each in before if each.type != condition_type)
     return tuple(sorted((*others, changed), key=lambda each: _rank(each.type)))
-
-
-def drop_condition(conditions: Iterable[Condition], condition_type: ConditionType) -> tuple[Condition, ...]:
-    """The conditions without the one of this type, for a type that no longer applies."""
-    return tuple(each for each in conditions if each.type != condition_type)
 
 
 def _shortened(message: str) -> str:

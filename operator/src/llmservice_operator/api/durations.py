@@ -28,16 +28,3 @@ def parse_duration_seconds(text: str, *, field: str = "duration") -> float:
         raise InvalidInputError(f"{field} is {text[:64]!r}: {DURATION_MEND}")
     parts = _PART.findall(text)
     return sum(int(number) * _UNIT_MILLISECONDS[unit] for number, unit in parts) / 1_000
-
-
-def format_duration(seconds: float) -> str:
-    """The shortest text of this API for a number of seconds, to the millisecond: 90 → `1m30s`."""
-    left = round(seconds * 1_000)
-    if left < 0:
-        raise InvalidInputError(f"a duration is never negative, and {seconds} s is")
-    parts = []
-    for unit in ("h", "m", "s", "ms"):
-        count, left = divmod(left, _UNIT_MILLISECONDS[unit])
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"

@@ -3,8 +3,6 @@
 from typing import Protocol
 
 from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.perfmodel.memory import EngineMemoryRules
-from llmservice_operator.perfmodel.shapes import Architecture
 
 
 class Named(Protocol):
@@ -46,7 +44,7 @@ class Planned(Protocol):
 
 
 class EngineAdapter(Protocol):
-    """One engine: its command line, its versions and their memory rules."""
+    """One engine: its command line and its versions."""
 
     def default_command(self) -> tuple[str, ...]:
         """The command that starts the engine in its own image."""
@@ -56,6 +54,3 @@ class EngineAdapter(Protocol):
 
     def version_from_image(self, image: str) -> str:
         """The engine's version as the image's tag tells it; empty where it tells none."""
-
-    def memory_rules(self, version: str, model: Architecture) -> EngineMemoryRules:
-        """What this version does with memory for a model of these shapes; an empty version: the newest known."""

@@ -7,8 +7,6 @@ from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.engines import versions
 from llmservice_operator.engines.base import Named, Planned, PlannedKnobs
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.perfmodel.memory import EngineMemoryRules
-from llmservice_operator.perfmodel.shapes import Architecture
 
 __all__ = ["FLAG_ALIASES", "RESERVED_ARGS", "RESERVED_ENV", "VllmEngine", "resolve_model_path"]
 
@@ -60,10 +58,6 @@ class VllmEngine:
     def version_from_image(self, image: str) -> str:
         """See `versions.version_from_image`."""
         return versions.version_from_image(image)
-
-    def memory_rules(self, version: str, model: Architecture) -> EngineMemoryRules:
-        """See `versions.memory_rules`."""
-        return versions.memory_rules(versions.known_version(version).version, model)
 
 
 def _flags(spec: LLMServiceSpec, plan: Planned, identity: Named) -> Iterator[str]:

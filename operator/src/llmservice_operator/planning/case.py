@@ -62,7 +62,6 @@ class Case:
     version: Version
     wish: Wish
     switches: Switches
-    reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

@@ -156,7 +156,7 @@ def _reasons(
         reasons.append(
             "gpu_memory_utilization: pinned, and not used on the cpu row; the container's limit rules"
         )
-    return (*reasons, *case.reasons)
+    return tuple(reasons)
 
 
 def _thread_binding(case: Case) -> dict[str, str]:

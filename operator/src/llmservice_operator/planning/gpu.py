@@ -161,7 +161,7 @@ def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
         reasons.append(
             f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto"
         )
-    return [*reasons, *case.reasons]
+    return reasons
 
 
 def _warnings(case: Case, fit: Fit) -> list[str]:

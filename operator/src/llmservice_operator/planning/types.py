@@ -126,6 +126,3 @@ class Refusal:
     certain: bool
     """True: Planned=False and Stalled=True. False: Planned=Unknown, it is tried again."""
     shortfall_bytes: int | None = None
-
-
-PlanResult = Plan | Refusal
