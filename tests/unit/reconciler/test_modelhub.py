@@ -1,7 +1,8 @@
 """What is read from the hub, what it is asked with, and what is said when it says no."""
 
 import asyncio
-from collections.abc import Callable
+import gzip
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -205,3 +206,83 @@ async def test_page_without_end_is_cut_off() -> None:
             await client.model("org/tiny", "main")
 
     assert "larger than" in caught.value.message
+
+
+class Drops(httpx.AsyncByteStream):
+    """A body that never ends and never stops."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0.01)
+            yield b" "
+
+
+async def test_page_that_drips_is_given_up() -> None:
+    pages = Pages()
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(200, stream=Drops())
+    client = HttpModelHub(
+        endpoint=HUB,
+        token=None,
+        monotonic=lambda: 0.0,
+        file_timeout_seconds=0.1,
+        transport=httpx.MockTransport(pages),
+    )
+    async with client:
+        with pytest.raises(ModelHubError, match=r"did not send org/tiny@main within 0\.1 s"):
+            await client.model("org/tiny", "main")
+
+
+async def test_packed_page_is_asked_for_by_nobody_and_not_unpacked() -> None:
+    """Two gigabytes of nothing are 3,400 bytes when packed twice."""
+    pages = Pages()
+    packed = gzip.compress(gzip.compress(b"{}"))
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(
+        200, content=packed, headers={"content-encoding": "gzip, gzip"}
+    )
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError, match="packed \\(gzip, gzip\\)"):
+            await client.model("org/tiny", "main")
+
+    assert pages.requests[0].headers["accept-encoding"] == "identity"
+
+
+async def test_redirect_to_nowhere_is_told() -> None:
+    pages = Pages()
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(
+        302, headers={"location": "http://[::bad"}
+    )
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError) as caught:
+            await client.model("org/tiny", "main")
+
+    assert caught.value.reason == "HubUnavailable"
+
+
+async def test_token_is_not_shown_in_clear_to_the_same_host() -> None:
+    pages = Pages()
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(
+        302, headers={"location": "http://hub.test/elsewhere"}
+    )
+    async with hub(pages, token="secret") as client:
+        with pytest.raises(ModelHubError):
+            await client.model("org/tiny", "main")
+
+    assert [request.headers.get("authorization") for request in pages.requests] == ["Bearer secret", None]
+
+
+@pytest.mark.parametrize("size", [-1, 0, True, 10**30])
+async def test_size_that_is_none_is_not_believed(size: int) -> None:
+    pages = Pages(**{"model.safetensors.index.json": {"metadata": {"total_size": size}}})
+    pages.sizes = {"model.safetensors": size}
+    async with hub(pages) as client:
+        model = await client.model("org/tiny", "main")
+
+    assert model.weights_bytes is None
+
+
+async def test_config_that_is_nested_without_end_is_told() -> None:
+    pages = Pages()
+    pages.answers[f"/org/tiny/resolve/{COMMIT}/config.json"] = httpx.Response(200, content=b"[" * 1_000_000)
+    async with hub(pages) as client:
+        with pytest.raises(ModelHubError, match="not a JSON object"):
+            await client.model("org/tiny", "main")

@@ -19,7 +19,9 @@ import httpx
 from llmservice_operator.errors import LLMServiceError
 
 _MAX_CONFIG_BYTES = 4 * 1024 * 1024
-_MAX_INDEX_BYTES = 64 * 1024 * 1024
+_MAX_INDEX_BYTES = 16 * 1024 * 1024
+"""The largest index known (DeepSeek-R1's) has 9 MB; reading JSON stops the whole operator for that long."""
+_MAX_WEIGHTS_BYTES = 1 << 50
 _REPOSITORY = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
 _REVISION = re.compile(r"^[\w][\w./-]{0,199}$")
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
@@ -71,6 +73,7 @@ class HttpModelHub:
         token: str | None,
         monotonic: Callable[[], float],
         timeout_seconds: float = 10.0,
+        file_timeout_seconds: float = 60.0,
         branch_ttl_seconds: float = 300.0,
         refusal_ttl_seconds: float = 15.0,
         max_entries: int = 256,
@@ -78,6 +81,7 @@ class HttpModelHub:
     ) -> None:
         self._endpoint = endpoint.rstrip("/")
         self._host = urlsplit(self._endpoint).netloc
+        self._file_timeout_seconds = file_timeout_seconds
         self._token = token
         self._monotonic = monotonic
         self._branch_ttl_seconds = branch_ttl_seconds
@@ -192,8 +196,9 @@ class HttpModelHub:
         if index_name in sizes:
             index = await self._file(repository, commit, index_name, _MAX_INDEX_BYTES)
             total = (index or {}).get("metadata", {})
-            if isinstance(total, dict) and isinstance(total.get("total_size"), int):
-                return int(total["total_size"])
+            size = _size(total.get("total_size")) if isinstance(total, dict) else None
+            if size is not None:
+                return size
         # consolidated.* is the same weights again in another layout; adapters stand in folders.
         shards = [
             size
@@ -214,7 +219,7 @@ class HttpModelHub:
             return None
         try:
             data = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
             raise ModelHubError(
@@ -223,10 +228,24 @@ class HttpModelHub:
         return data
 
     async def _get(self, url: str, name: str, limit: int) -> bytes | None:
+        """The page; a hub that goes on for ever, a few bytes at a time, is given up too."""
+        try:
+            async with asyncio.timeout(self._file_timeout_seconds):
+                return await self._follow(url, name, limit)
+        except TimeoutError as error:
+            raise ModelHubError(
+                "HubUnavailable",
+                f"the hub {self._host} did not send {name} within {self._file_timeout_seconds:g} s",
+                permanent=False,
+            ) from error
+
+    async def _follow(self, url: str, name: str, limit: int) -> bytes | None:
         for _redirect in range(4):
-            # The token is shown to the configured host alone, also when it sends us to its storage.
-            same_host = urlsplit(url).netloc == self._host
-            headers = {"Authorization": f"Bearer {self._token}"} if self._token and same_host else {}
+            # The token is shown to the configured hub alone, also when it sends us to its storage.
+            at_hub = url.startswith(f"{self._endpoint}/")
+            token = {"Authorization": f"Bearer {self._token}"} if self._token and at_hub else {}
+            # A few packed bytes can be gigabytes.
+            headers = {"Accept-Encoding": "identity", **token}
             try:
                 async with self._http.stream("GET", url, headers=headers) as response:
                     location = response.headers.get("location")
@@ -237,7 +256,7 @@ class HttpModelHub:
                         return None
                     self._raise_for(response.status_code, name)
                     return await _read_at_most(response, limit, name)
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
                 words = str(error) or type(error).__name__
                 raise ModelHubError(
                     "HubUnavailable", f"the hub {self._host} did not answer: {words}", permanent=False
@@ -263,6 +282,13 @@ class HttpModelHub:
 
 
 async def _read_at_most(response: httpx.Response, limit: int, name: str) -> bytes:
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise ModelHubError(
+            "HubUnavailable",
+            f"the hub sent {name} packed ({encoding[:64]}), though it was asked not to",
+            permanent=False,
+        )
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
@@ -273,9 +299,14 @@ async def _read_at_most(response: httpx.Response, limit: int, name: str) -> byte
 
 def _file_sizes(siblings: Any) -> dict[str, int | None]:
     rows = siblings if isinstance(siblings, list) else []
-    sizes: dict[str, int | None] = {}
-    for row in rows:
-        if isinstance(row, dict) and isinstance(row.get("rfilename"), str):
-            size = row.get("size")
-            sizes[row["rfilename"]] = size if isinstance(size, int) else None
-    return sizes
+    return {
+        row["rfilename"]: _size(row.get("size"))
+        for row in rows
+        if isinstance(row, dict) and isinstance(row.get("rfilename"), str)
+    }
+
+
+def _size(value: Any) -> int | None:
+    """A size in bytes, if it is one."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 < value < _MAX_WEIGHTS_BYTES else None
