@@ -74,15 +74,21 @@ def run(arguments: argparse.Namespace) -> int:
         document = read_documents(read_text(arguments.filename))
         catalogue = read_catalogue(arguments.catalogue)
         results = [_plan(each, document, catalogue, arguments) for each in document.services]
-        _print(results, arguments.output)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the output has seen enough (`| head`); the interpreter must not flush into it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_while_read(results, arguments.output)
     except (InvalidInputError, OSError) as error:
         print(f"llmservice plan: {error}", file=sys.stderr)
         return UNUSABLE
     return REFUSED if any(isinstance(result, Refusal) for _, result in results) else 0
+
+
+def _print_while_read(results: list[tuple[str, Any]], output: str) -> None:
+    """Print to the end, or until whoever reads has seen enough (`| head`)."""
+    try:
+        _print(results, output)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more when it ends; what is left must not go into the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print(results: list[tuple[str, Any]], output: str) -> None:

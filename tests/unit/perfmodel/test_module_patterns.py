@@ -55,7 +55,7 @@ def test_a_pattern_takes_time_proportional_to_the_name(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["re:((", r"re:(a)\1", "re:^(?!.*experts).*", "re:((a{999}){999}){999}"])
 def test_a_pattern_that_cannot_be_matched_is_named(pattern: str) -> None:
-    with pytest.raises(PatternError, match="the pattern .* ConfigMap"):
+    with pytest.raises(PatternError, match=r"the pattern .* ConfigMap"):
         ModulePatterns([pattern])
 
 
