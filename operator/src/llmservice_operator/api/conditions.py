@@ -34,7 +34,7 @@ class ConditionType(StrEnum):
     UP_TO_DATE = "UpToDate"
     """What runs is what this release would plan and render now. False is no fault: it offers a refresh."""
     SCALING_ACTIVE = "ScalingActive"
-    """Only with spec.scaling: the operator sets the number of replicas."""
+    """The operator sets the number of replicas. Told with spec.scaling, and where another manager sets it."""
 
 
 class Reason(StrEnum):
