@@ -1,7 +1,10 @@
 """What is read from the hub, what it is asked with, and what is said when it says no."""
 
 import asyncio
+import contextlib
+import gc
 import gzip
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -286,3 +289,21 @@ async def test_config_that_is_nested_without_end_is_told() -> None:
     async with hub(pages) as client:
         with pytest.raises(ModelHubError, match="not a JSON object"):
             await client.model("org/tiny", "main")
+
+
+async def test_a_refusal_that_is_kept_holds_nothing_of_what_was_read() -> None:
+    """Else a hub's endless pages, each cut off at its limit, would stay in memory with their refusals."""
+    pages = Pages()
+    pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(200, content=b"x" * (17 << 20))
+    tracemalloc.start()
+    try:
+        async with hub(pages) as client:
+            with contextlib.suppress(ModelHubError):
+                await client.model("org/tiny", "main")
+            pages.answers.clear()
+            gc.collect()
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept_bytes < 1 << 20

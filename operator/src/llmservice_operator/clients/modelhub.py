@@ -48,6 +48,10 @@ class ModelHubError(LLMServiceError):
         self.message = message
         self.permanent = permanent
 
+    def again(self) -> "ModelHubError":
+        """The same without its traceback, which holds all that was read; one that is kept must not."""
+        return ModelHubError(self.reason, self.message, permanent=self.permanent)
+
 
 class ModelHub(Protocol):
     """Reads checkpoints' descriptions."""
@@ -123,7 +127,7 @@ class HttpModelHub:
             self._answers.move_to_end(key)
         self._forget_oldest()
         if isinstance(answer, ModelHubError):
-            raise answer
+            raise answer.again()
         return answer
 
     def _known(self, key: tuple[str, str]) -> HubModel | ModelHubError | None:
@@ -148,7 +152,7 @@ class HttpModelHub:
         try:
             return await self._read(repository, revision)
         except ModelHubError as error:
-            return error
+            return error.again()
 
     async def _read(self, repository: str, revision: str) -> HubModel:
         name = f"{repository}@{revision}"
