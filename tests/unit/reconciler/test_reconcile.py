@@ -314,6 +314,27 @@ async def test_config_map_without_json_is_told_as_it_is(world: World) -> None:
     assert "ConfigMap default/bad, config.json is not JSON" in message
 
 
+async def test_config_map_nested_without_end_is_told(world: World) -> None:
+    world.kube.put(
+        {"kind": "ConfigMap", "metadata": {"name": "deep"}, "data": {"config.json": "[" * 100_000}}
+    )
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "deep"})
+
+    await world.settle()
+
+    assert "config.json is nested too deeply to be read" in world.condition("Planned")[2]
+
+
+async def test_half_a_surrogate_pair_in_a_config_is_no_obstacle(world: World) -> None:
+    config = json.dumps({**TINY, "note": "\ud800"})
+    world.kube.put({"kind": "ConfigMap", "metadata": {"name": "half"}, "data": {"config.json": config}})
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "half"})
+
+    await world.settle()
+
+    assert world.condition("Planned")[0] == "True"
+
+
 async def test_volume_without_config_map_names_both_ways_out(world: World) -> None:
     world.serve(model={"uri": "pvc://models/tiny"})
 

@@ -170,6 +170,8 @@ def _json_object(text: str, where: str) -> dict[str, Any]:
         data = json.loads(text)
     except ValueError as error:
         raise InvalidInputError(f"{where} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidInputError(f"{where} is nested too deeply to be read") from error
     if not isinstance(data, dict):
         raise InvalidInputError(f"{where} is not a JSON object")
     return data

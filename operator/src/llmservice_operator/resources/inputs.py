@@ -55,4 +55,5 @@ def spec_from_inputs(inputs: Mapping[str, Any], current: LLMServiceSpec) -> LLMS
 def digest(value: Any) -> str:
     """SHA-256 of a JSON value, the same for the same value whatever the order of its keys; 64 hex digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    # JSON may have half of a surrogate pair, which UTF-8 has not.
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
