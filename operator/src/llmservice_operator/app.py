@@ -11,6 +11,7 @@ import random
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -383,7 +384,7 @@ class _Work:
             queue_delayed=lambda: self._queue.delayed,
             queue_age_seconds=lambda: self._queue.oldest_age_seconds,
             objects=lambda: {kind: self._store.count(kind) for kind in self._kinds},
-            services=self._intake.services,
+            services=lambda: Counter((note.ready, note.reason) for _, note in self._store.notes()),
         )
 
 

@@ -115,13 +115,3 @@ async def test_a_new_list_asks_for_a_sweep_once(scene: Scene) -> None:
     scene.event("Pod", None, metadata={"name": "p0", "uid": "u0"})
 
     assert (scene.swept, scene.relists) == (["Pod", "Pod"], ["Pod"])
-
-
-def test_services_are_counted_by_their_ready_condition(scene: Scene) -> None:
-    ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]}
-    scene.event("LLMService", "ADDED", status=ready)
-    scene.event("LLMService", "ADDED", metadata={"name": "b", "uid": "b"})
-    scene.event("LLMService", "ADDED", metadata={"name": "c", "uid": "c"})
-    scene.event("LLMService", "DELETED", metadata={"name": "c", "uid": "c"})
-
-    assert scene.intake.services() == {("True", "Ready"): 1, ("Unknown", "New"): 1}

@@ -226,3 +226,17 @@ def test_nodes_tell_labels_and_allocatable(store: Store) -> None:
 
     assert node["metadata"]["labels"] == {"gpu": "h200"}
     assert node["status"] == {"allocatable": {"nvidia.com/gpu": "8"}}
+
+
+def test_services_are_noted_with_their_ready_condition_also_from_our_own_writes(store: Store) -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]}
+    store.put("LLMService", obj("LLMService", service=None))
+    store.put("LLMService", obj("LLMService", service=None, version=2, status=ready))
+    store.put("LLMService", obj("LLMService", name="new", uid="u2", service=None))
+    store.put("LLMService", obj("LLMService", name="gone", uid="u3", service=None))
+    store.drop("LLMService", obj("LLMService", name="gone", uid="u3", service=None, version=3))
+
+    assert dict(store.notes()) == {
+        KEY: ("True", "Ready", False),
+        Key("ns", "new"): ("Unknown", "New", False),
+    }

@@ -1,11 +1,9 @@
 """What is done with a watch event: the store is filled and a key is enqueued. Nothing is written here."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from llmservice_operator.api import labels
-from llmservice_operator.api.conditions import Reason
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.store import Store, owner_key
@@ -21,8 +19,6 @@ CHILD_KINDS = (
 )
 """Watched where they carry the service's label."""
 
-WAITS_FOR_NODE = frozenset({Reason.NO_ACCELERATOR_SEEN, Reason.UNSCHEDULABLE})
-"""Reasons of conditions that a new or changed node may end."""
 NODE_SETTLE_SECONDS = 1.0
 """A pool that grows brings many node events; the services that wait are reconciled once for all of them."""
 NEW_LIST_AFTER_SECONDS = 5.0
@@ -60,8 +56,6 @@ class Intake:
         self._clock = clock
         self._ask_sweep = ask_sweep
         self._observer = observer
-        self._ready: dict[Key, tuple[str, str]] = {}
-        self._waiting: set[Key] = set()
         self._listed_at: dict[str, float] = {}
 
     def event(self, kind: str, event_type: str | None, obj: Mapping[str, Any]) -> None:
@@ -72,14 +66,8 @@ class Intake:
             self._listed(kind)
         take = self._store.drop if event_type == "DELETED" else self._store.put
         news = take(kind, obj)
-        if kind == labels.KIND:
-            self._service(event_type, obj)
         if news:
             self._enqueue(kind, obj)
-
-    def services(self) -> Mapping[tuple[str, str], int]:
-        """How many services have this (status, reason) of their Ready condition."""
-        return Counter(self._ready.values())
 
     def _listed(self, kind: str) -> None:
         """A list cannot tell what was deleted while the watch was away: the kind is compared soon."""
@@ -91,22 +79,11 @@ class Intake:
             if before is not None and self._observer:
                 self._observer.relisted(kind)
 
-    def _service(self, event_type: str | None, obj: Mapping[str, Any]) -> None:
-        key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-        self._waiting.discard(key)
-        if event_type == "DELETED":
-            self._ready.pop(key, None)
-            return
-        conditions = obj.get("status", {}).get("conditions") or ()
-        ready: Mapping[str, str] = next((c for c in conditions if c.get("type") == "Ready"), {})
-        self._ready[key] = (ready.get("status", "Unknown"), ready.get("reason", "New"))
-        if any(c.get("reason") in WAITS_FOR_NODE for c in conditions):
-            self._waiting.add(key)
-
     def _enqueue(self, kind: str, obj: Mapping[str, Any]) -> None:
         if kind == "Node":
-            for key in self._waiting:
-                self._queue.add_after(key, NODE_SETTLE_SECONDS)
+            for key, note in self._store.notes():
+                if note.waits_for_node:
+                    self._queue.add_after(key, NODE_SETTLE_SECONDS)
             return
         metadata = obj["metadata"]
         if kind == labels.KIND:

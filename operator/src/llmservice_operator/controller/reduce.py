@@ -1,12 +1,35 @@
 """What is kept of the objects that the API server sends: enough to reconcile, little enough for thousands."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmservice_operator.api import labels
+from llmservice_operator.api.conditions import Reason
 
 KEPT_POD_SPEC = ("nodeName", "schedulerName", "terminationGracePeriodSeconds")
 DROPPED_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+
+
+WAITS_FOR_NODE = frozenset({Reason.NO_ACCELERATOR_SEEN, Reason.UNSCHEDULABLE})
+"""Reasons of conditions that a new or changed node may end."""
+
+
+class ServiceNote(NamedTuple):
+    """What is asked of all services at once, and so is kept beside each packed one."""
+
+    ready: str
+    """Status of its Ready condition."""
+    reason: str
+    """Reason of its Ready condition; `New` where it has none yet."""
+    waits_for_node: bool
+
+
+def note_of(service: Mapping[str, Any]) -> ServiceNote:
+    """The note of an LLMService."""
+    conditions = service.get("status", {}).get("conditions") or ()
+    ready: Mapping[str, str] = next((c for c in conditions if c.get("type") == "Ready"), {})
+    waits = any(c.get("reason") in WAITS_FOR_NODE for c in conditions)
+    return ServiceNote(ready.get("status", "Unknown"), ready.get("reason", "New"), waits)
 
 
 def reduce_object(kind: str, obj: Mapping[str, Any]) -> dict[str, Any]:

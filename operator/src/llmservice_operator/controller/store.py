@@ -7,13 +7,13 @@ The newest resourceVersion wins, so that a watch event that is older than our ow
 import asyncio
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from llmservice_operator.api import labels
 from llmservice_operator.controller.keys import Key
-from llmservice_operator.controller.reduce import reduce_object
+from llmservice_operator.controller.reduce import ServiceNote, note_of, reduce_object
 
 PACK_ABOVE_BYTES = 1024
 
@@ -24,6 +24,7 @@ class _Entry:
     resource_version: int
     owner: Key | None
     data: bytes
+    note: ServiceNote | None = None
 
 
 _Where = tuple[str, str]
@@ -53,9 +54,10 @@ class Store:
         reduced = reduce_object(kind, obj)
         data = _pack(reduced)
         owner = None if kind == labels.KIND else _owner(reduced)
+        note = note_of(reduced) if kind == labels.KIND else None
         if old is not None:
             self._unlink(kind, where, old)
-        self._objects[kind][where] = _Entry(uid, version, owner, data)
+        self._objects[kind][where] = _Entry(uid, version, owner, data, note)
         if owner is not None:
             self._owned.setdefault(kind, {}).setdefault(owner, set()).add(where)
         return old is None or not _same(old.data, data, reduced)
@@ -96,6 +98,12 @@ class Store:
     def services(self) -> tuple[Key, ...]:
         """All LLMServices."""
         return tuple(Key(*where) for where in self._objects.get(labels.KIND, {}))
+
+    def notes(self) -> Iterator[tuple[Key, ServiceNote]]:
+        """Every LLMService with its note, without unpacking one."""
+        for where, entry in self._objects.get(labels.KIND, {}).items():
+            if entry.note is not None:
+                yield Key(*where), entry.note
 
     def count(self, kind: str) -> int:
         """How many objects of this kind are known."""
