@@ -67,9 +67,9 @@ def operator(
     light_cluster: LightCluster,  # noqa: F811
     supervisors: played.Supervisors,
     operator_log: Path,
-) -> Iterator[played.OperatorProcess]:
+) -> Iterator[played.RestartableOperator]:
     """The operator, as its own process."""
-    process = played.OperatorProcess(light_cluster.kubeconfig, operator_log)
+    process = played.RestartableOperator(light_cluster.kubeconfig, operator_log.parent)
     process.restart()
     yield process
     process.stop()
@@ -97,7 +97,7 @@ def operator_log_path(operator_log: Path) -> Path:
 @pytest.fixture
 def world(
     bare: played.Played,
-    operator: played.OperatorProcess,
+    operator: played.RestartableOperator,
     operator_log_path: Path,
     supervisors: played.Supervisors,
 ) -> played.Played:

@@ -1,9 +1,6 @@
 """A namespace on a real API server in which the test plays controllers, scheduler and kubelet."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +11,7 @@ from typing import Any, Self
 
 import factories as make
 from devcluster.api import Api, ApiError
+from running import OperatorProcess
 
 Object = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
@@ -171,35 +169,23 @@ def revision_of(deployment: Object) -> str:
     return str(labels.get("llmservice.dev/revision", ""))
 
 
-class OperatorProcess:
+class RestartableOperator:
     """The operator as a process of its own, which tests may start anew with other settings."""
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
-        self._kubeconfig = kubeconfig
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._kubeconfig, self._folder = kubeconfig, folder
+        self._process: OperatorProcess | None = None
 
-    def restart(self, **environment: str) -> None:
-        """End what runs, and start with these variables beside the usual ones."""
+    def restart(self, **environ: str) -> None:
+        """End what runs, as a rollout would, and start with these variables."""
         self.stop()
-        env = {
-            **os.environ,
-            "KUBECONFIG": str(self._kubeconfig),
-            "LLMSERVICE_NAMESPACE": "default",
-            "LLMSERVICE_HTTP_PORT": "0",
-            "LLMSERVICE_HTTP_HOST": "127.0.0.1",
-            "LLMSERVICE_HUB_ENDPOINT": "http://127.0.0.1:9",
-            **environment,
-        }
-        program = "import sys; from llmservice_operator.cli_run import run; sys.exit(run())"
-        with self._log.open("ab") as out:
-            self._process = subprocess.Popen([sys.executable, "-c", program], env=env, stdout=out, stderr=out)
+        self._process = OperatorProcess(self._kubeconfig, self._folder, **environ)
+        self._process.start_ready()
 
     def stop(self) -> None:
-        """End it as a rollout would."""
+        """End it."""
         if self._process is not None:
-            self._process.terminate()
-            self._process.wait(timeout=20)
+            self._process.terminate(seconds=30)
             self._process = None
 
 

@@ -9,7 +9,7 @@ import yaml
 import factories as make
 from llmservice_operator.perfmodel.accelerators import builtin_catalogue_text
 
-from .played import OperatorProcess, Played, condition_of, revision_of
+from .played import Played, RestartableOperator, condition_of, revision_of
 
 pytestmark = pytest.mark.light
 
@@ -62,7 +62,7 @@ def test_failure_twice_gives_the_accelerators_back(world: Played) -> None:
 
 
 def test_two_builds_that_differ_restart_no_pod_until_asked(
-    world: Played, operator: OperatorProcess, tmp_path: Path
+    world: Played, operator: RestartableOperator, tmp_path: Path
 ) -> None:
     """Another init image, another hub (a variable of the engine), another catalogue."""
     world.serve("chat")
