@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from typing import Sequence
@@ -56,10 +57,8 @@ def wrong_accelerator(devices: Sequence[Device], expected: ExpectedDevice | None
     if expected is None or expected.type == "cpu" or not devices:
         return None
     for device in devices:
-        if expected.name_contains and not any(
-            part.lower() in device.name.lower() for part in expected.name_contains
-        ):
-            wanted = " or ".join(f'"{part}"' for part in expected.name_contains)
+        if not all(_named(part, device.name) for part in expected.name_contains):
+            wanted = " and ".join(f'"{part}"' for part in expected.name_contains)
             return (
                 f'the device is "{device.name}"; the plan is for {expected.type}, whose name contains '
                 f"{wanted}; correct the node's labels, or name this accelerator in spec.accelerator.types"
@@ -73,6 +72,11 @@ def wrong_accelerator(devices: Sequence[Device], expected: ExpectedDevice | None
     if len(devices) < expected.count:
         return f"{len(devices)} devices are visible; the plan for {expected.type} needs {expected.count}"
     return None
+
+
+def _named(part: str, name: str) -> bool:
+    """Whether the part stands in the name as a word: an L40S is no L4."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(part.lower())}(?![a-z0-9])", name.lower()) is not None
 
 
 def _too_small(device: Device, expected: ExpectedDevice) -> bool:

@@ -154,6 +154,7 @@ def test_nvidia_smi_is_read() -> None:
 
 
 H200 = ExpectedDevice("nvidia-h200", ("H200",), 150_110_000_000, 1)
+A100 = ExpectedDevice("nvidia-a100-80gb", ("A100", "80GB"), 84_987_740_160, 1)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,10 @@ H200 = ExpectedDevice("nvidia-h200", ("H200",), 150_110_000_000, 1)
     [
         ([Device("NVIDIA H200", 143771 * MIB)], H200, None),
         ([Device("NVIDIA A10G", 23028 * MIB)], H200, 'the device is "NVIDIA A10G"'),
+        ([Device("NVIDIA GH200 480GB", 146831 * MIB)], H200, 'the device is "NVIDIA GH200 480GB"'),
+        ([Device("NVIDIA A100-SXM4-80GB", 81920 * MIB)], A100, None),
+        ([Device("NVIDIA A100 80GB PCIe", 81920 * MIB)], A100, None),
+        ([Device("NVIDIA H100 80GB HBM3", 81559 * MIB)], A100, 'whose name contains "A100" and "80GB"'),
         ([Device("NVIDIA H200 MIG 1g.18gb", 16384 * MIB)], H200, "has 16.00 GiB"),
         ([Device("NVIDIA H200", None)], H200, None),
         (

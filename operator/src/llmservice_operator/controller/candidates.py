@@ -15,7 +15,7 @@ from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.controller.observed import ModelLookup, ReconcileSettings, SeenNodes
 from llmservice_operator.engines.base import EngineAdapter
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.planning.plan import make_plan
+from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.types import MemoryCorrection, Plan, PlanInputs, Refusal
 from llmservice_operator.resources.inputs import inputs_hash, spec_from_inputs, user_inputs
 from llmservice_operator.resources.pod import engine_image, render_pod_template
@@ -37,6 +37,8 @@ class Question:
     model: ModelLookup
     nodes: SeenNodes | None
     correction: MemoryCorrection | None = None
+    accelerator: str = ""
+    """The row that the service stays on if it can; empty: the choice is free."""
 
 
 class Candidates:
@@ -56,9 +58,10 @@ class Candidates:
         facts = question.model.facts
         planned_from = (
             hashed,
-            None if facts is None else (facts.revision, facts.weights_bytes, facts.source),
+            question.model.problem if facts is None else (facts.revision, facts.weights_bytes, facts.source),
             None if question.nodes is None else question.nodes.digest,
             question.correction,
+            question.accelerator,
         )
         key = (question.identity, planned_from)
         known = self._answers.get(key)
@@ -85,6 +88,7 @@ class Candidates:
                 restart=str(stored.inputs.get("restart", "")),
                 model=question.model,
                 nodes=question.nodes,
+                accelerator=stored.plan.accelerator.name,
             )
         )
         return answer if isinstance(answer, Revision) else None
@@ -115,29 +119,19 @@ class Candidates:
 
     def _plan(self, question: Question) -> Plan | Refusal:
         """The plan, for the engine version that the chosen accelerator's own image has."""
-        spec = question.spec
-        row = spec.accelerator.types[0] if spec.accelerator.types else DEFAULT_ENGINE_IMAGE
-        version = self._engine_version(spec, row)
-        result = self._plan_for(question, version)
-        if isinstance(result, Refusal):
-            return result
-        actual = self._engine_version(spec, result.accelerator.name)
-        return result if actual == version else self._plan_for(question, actual)
-
-    def _plan_for(self, question: Question, version: str) -> Plan | Refusal:
         if question.model.facts is None and question.model.problem is not None:
             return question.model.problem
-        return make_plan(
-            PlanInputs(
-                service_name=question.identity.name,
-                spec=question.spec,
-                model=question.model.facts,
-                catalogue=self._settings.catalogue,
-                nodes=None if question.nodes is None else question.nodes.nodes,
-                engine_version=version,
-                correction=question.correction,
-            )
+        inputs = PlanInputs(
+            service_name=question.identity.name,
+            spec=question.spec,
+            model=question.model.facts,
+            catalogue=self._settings.catalogue,
+            nodes=None if question.nodes is None else question.nodes.nodes,
+            engine_version="",
+            correction=question.correction,
+            current_accelerator=question.accelerator,
         )
+        return plan_for_image(inputs, lambda row: self._engine_version(question.spec, row))
 
     def _engine_version(self, spec: LLMServiceSpec, row: str) -> str:
         if spec.engine.version:

@@ -5,9 +5,9 @@ which old revisions may go.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
-from llmservice_operator.api.labels import PAUSED_ANNOTATION
+from llmservice_operator.api.labels import PAUSED_ANNOTATION, REVISION_LABEL
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.controller.candidates import Candidates
 from llmservice_operator.controller.observed import CORRECTION_ANNOTATION, Observed
@@ -55,7 +55,7 @@ def decide(observed: Observed, candidates: Candidates) -> Intent:
     selection = select(observed, spec, candidates)
     replicas = _replicas(observed, spec, selection)
     if paused:
-        return Intent(selection=selection, replicas=replicas, paused=True)
+        return Intent(selection=_as_it_runs(observed, selection), replicas=replicas, paused=True)
     if selection.active is None:
         return Intent(selection=selection, replicas=replicas)
     return Intent(
@@ -65,6 +65,13 @@ def decide(observed: Observed, candidates: Candidates) -> Intent:
         children=_children(observed, spec, selection.active, replicas),
         superfluous=_superfluous(observed, selection),
     )
+
+
+def _as_it_runs(observed: Observed, selection: Selection) -> Selection:
+    """The selection with what the Deployment runs as the active one: a pause must not tell of plans as if they ran."""
+    annotations = (observed.deployment or {}).get("metadata", {}).get("annotations") or {}
+    running = observed.revision(annotations.get(REVISION_LABEL, ""))
+    return selection if running is None else replace(selection, active=running.revision)
 
 
 def _replicas(observed: Observed, spec: LLMServiceSpec, selection: Selection) -> ReplicaChoice:

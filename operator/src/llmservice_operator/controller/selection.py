@@ -93,8 +93,13 @@ def _next(
 ) -> Selection:
     refresh = observed.annotations.get(REFRESH_ANNOTATION, "")
     annotations = {RESTART_ANNOTATION: question.restart} if question.restart else {}
-    hashed = inputs_hash(user_inputs(question.spec, annotations, question.model.config_digest))
-    same_words = hashed == stored.revision.inputs_hash and refresh in ("", stored.revision.refresh)
+    inputs = user_inputs(question.spec, annotations, question.model.config_digest)
+    hashed = inputs_hash(inputs)
+    refreshed = refresh not in ("", stored.revision.refresh)
+    same_words = hashed == stored.revision.inputs_hash and not refreshed
+    if not refreshed and inputs.get("accelerator") == stored.revision.inputs.get("accelerator"):
+        # What turns up among the nodes is no reason to move; that the user says something else of them is.
+        question = replace(question, accelerator=stored.revision.plan.accelerator.name)
     if same_words and stored.correction is not None:
         question = replace(question, correction=stored.correction)
     answer = candidates.candidate(question)

@@ -172,8 +172,8 @@ def _comparisons(said: Mapping[str, float], plan: Plan) -> tuple[MemoryCompariso
 
 
 def _error_percent(planned: int | None, actual: float | None) -> float | None:
-    if planned is None or not actual:
-        return None
+    if not planned or not actual:
+        return None  # planned at 0: this version does not charge it to the budget, so there is nothing to be wrong by
     return round(100.0 * (planned - actual) / actual, 1)
 
 
