@@ -65,6 +65,9 @@ class Chaos:
     def _wait_in_order(self) -> None:
         deadline = time.monotonic() + CONVERGE_SECONDS
         while faults := self.world.faults():
+            if not self.operator.running:
+                # As the kubelet would. On a machine that is busy enough the Lease may be lost.
+                self.operator.start()
             assert time.monotonic() < deadline, "\n".join(faults) + "\n" + self.operator.tail()
             time.sleep(0.5)
         self.world.wait_quiet()

@@ -42,8 +42,8 @@ from llmservice_operator.telemetry.server import StatusServer
 
 logger = logging.getLogger(__name__)
 
-LEASE_TIMEOUT_SECONDS = 4.0
-"""Of one request about the Lease: two of them fit into the renew deadline."""
+LEASE_TIMEOUT_SECONDS = 3.0
+"""Of one request about the Lease: after one that hangs there is time for another before the renew deadline."""
 FIRST_PASS_SECONDS = 20.0
 """How long the watches wait for the first reconcile of every service."""
 DRAIN_SECONDS = 5.0

@@ -32,9 +32,9 @@ class LeaseTimes:
     lease: int = 15
     renew_deadline: float = 10.0
     renew_period: float = 5.0
-    retry_period: float = 1.0
+    retry_period: float = 0.5
     poll_period: float = 2.0
-    jitter: float = 0.2
+    jitter: float = 0.05
 
 
 class LeaderElector:
