@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -65,6 +66,8 @@ def candidates(program: str, environment: Mapping[str, str]) -> list[str]:
 
 def can_import(interpreter: str, module: str) -> bool:
     """Whether `interpreter` finds `module`; it is looked up, not run."""
+    if interpreter == sys.executable and importlib.util.find_spec(module) is not None:
+        return True  # our own needs no second start of Python, which the engine would wait for
     try:
         done = subprocess.run(
             [interpreter, "-c", _CHECK, module],
