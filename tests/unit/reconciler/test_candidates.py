@@ -1,0 +1,73 @@
+"""What is planned anew and what is remembered: the same question has one answer, another question never has it."""
+
+import json
+from typing import Any
+
+from .memory_kube import TINY, World
+
+NO_TYPES: dict[str, Any] = {"accelerator": {}}
+
+
+def add_node(world: World, name: str, product: str) -> None:
+    """A node with eight cards of this product."""
+    world.kube.put(
+        {
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
+            "status": {"allocatable": {"nvidia.com/gpu": "8"}},
+        }
+    )
+
+
+async def served_on_h200(world: World) -> str:
+    """A service without wishes in a cluster of H200, to which a cheaper L40S then comes; its revision."""
+    add_node(world, "node-1", "NVIDIA-H200")
+    world.serve(**NO_TYPES)
+    await world.settle()
+    add_node(world, "node-2", "NVIDIA-L40S")
+    await world.settle()
+    return world.revision
+
+
+async def test_cheaper_card_that_turns_up_is_no_difference(world: World) -> None:
+    await served_on_h200(world)
+
+    assert world.condition("UpToDate")[:2] == ("True", "UpToDate")
+
+
+async def test_edit_of_a_knob_leaves_the_service_on_its_card(world: World) -> None:
+    first = await served_on_h200(world)
+
+    world.serve(engine={"pin": {"maxNumSeqs": 32}}, **NO_TYPES)
+    await world.settle()
+
+    assert world.revision != first
+    assert world.status["plan"]["accelerator"] == "nvidia-h200"
+
+
+async def test_refresh_chooses_the_card_anew(world: World) -> None:
+    await served_on_h200(world)
+
+    world.serve(annotations={"llmservice.dev/refresh": "1"}, **NO_TYPES)
+    await world.settle()
+
+    assert world.status["plan"]["accelerator"] == "nvidia-l40s"
+
+
+async def test_other_words_on_accelerators_choose_the_card_anew(world: World) -> None:
+    await served_on_h200(world)
+
+    world.serve(accelerator={"types": ["nvidia-h200", "nvidia-l40s"]})
+    await world.settle()
+
+    assert world.status["plan"]["accelerator"] == "nvidia-l40s"
+
+
+async def test_another_cause_of_a_missing_config_is_told_as_it_is(world: World) -> None:
+    world.serve(model={"uri": "pvc://models/tiny", "configMap": "late"})
+    await world.settle()
+
+    world.kube.put({"kind": "ConfigMap", "metadata": {"name": "late"}, "data": {"other": json.dumps(TINY)}})
+    await world.settle()
+
+    assert "has no key config.json" in world.condition("Planned")[2]
