@@ -146,8 +146,11 @@ def ask(address: str, name: str) -> None:
     body = json.dumps({"model": name, "prompt": "The capital of France is", "max_tokens": 1})
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        connection = http.client.HTTPConnection(address, 8000, timeout=1)
+        # Until the proxy's rules are there a packet may be refused or lost; its repetition would come a second later.
+        connection = http.client.HTTPConnection(address, 8000, timeout=0.1)
         try:
+            connection.connect()
+            connection.sock.settimeout(30)
             connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
             if connection.getresponse().status == http.HTTPStatus.OK:
                 return

@@ -53,7 +53,7 @@ class Fleet:
 
     def kubectl(self, *arguments: str, timeout_seconds: float = WAIT_SECONDS) -> str:
         """`kubectl` in the namespace; its output."""
-        return self.cluster.kubectl(*arguments, "-n", self.namespace, timeout_seconds=timeout_seconds)
+        return self.cluster.kubectl("-n", self.namespace, *arguments, timeout_seconds=timeout_seconds)
 
     def get(self, kind: str, name: str) -> Object:
         """The object as it is now."""

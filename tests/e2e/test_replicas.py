@@ -101,7 +101,7 @@ def test_engines_serve_and_are_deleted_while_the_operator_is_away(fleet: Fleet) 
 
     with operator_away(fleet):
         answer, during = fleet.ask("held"), fleet.run("held")
-        fleet.kubectl("delete", "hpa", "held")
+        fleet.kubectl("delete", "hpa", "held", "--ignore-not-found")
         fleet.kubectl("delete", "llmservice", "held", "--wait=true")
         selector = "llmservice.dev/service=held"
         fleet.kubectl("wait", "--for=delete", "pod", "-l", selector, "--timeout=110s")

@@ -24,19 +24,25 @@ HUB_MODEL = "hf://HuggingFaceTB/SmolLM2-135M-Instruct"
 OTHER_TAG = "0.1.0-other"
 OTHER_HUB = "https://hub.example.internal"
 OTHER_ROW = {
-    "name": "cpu",
-    "memoryGiB": 0,
-    "memoryBandwidthBytesPerSecond": 50_000_000_000,
-    "bf16FlopsPerSecond": 1_000_000_000_000,
-    "resourceName": "",
-    "costPerHour": 0.4,
-    "maxPerNode": 1,
-    "deviceNameContains": [],
-    "nodeLabels": {"kubernetes.io/os": ["linux"]},
+    "name": "nvidia-h200",
+    "memoryGiB": 139.8,
+    "memoryBandwidthBytesPerSecond": 4_800_000_000_000,
+    "bf16FlopsPerSecond": 989_400_000_000_000,
+    "fp8FlopsPerSecond": 1_978_900_000_000_000,
+    "computeCapability": "9.0",
+    "costPerHour": 3.5,
+    "maxPerNode": 8,
+    "deviceNameContains": ["H200"],
+    "nodeLabels": {"nvidia.com/gpu.product": ["NVIDIA-H200", "NVIDIA-H200-NVL"]},
     "evidence": "datasheet",
     "sources": {"memory": "tests", "speed": "tests", "cost": "tests"},
 }
-"""The built-in row at another price, and for nodes with a label that all of them have."""
+"""The built-in row at another price, and for nodes with other labels."""
+
+ON_H200 = {
+    "accelerator": {"types": ["nvidia-h200"]},
+    "engine": {"image": FAKE_ENGINE, "env": [{"name": "FAKE_ENGINE_DEVICE", "value": "cuda"}]},
+}
 
 STREAMS = """
 import http.client, json, select, sys, time
@@ -203,8 +209,7 @@ def test_a_full_cluster_rolls_in_place(fleet: Fleet) -> None:
     with one_accelerator_left(fleet) as node:
         fleet.apply(
             "full",
-            accelerator={"types": ["nvidia-h200"]},
-            engine={"image": FAKE_ENGINE, "env": [{"name": "FAKE_ENGINE_DEVICE", "value": "cuda"}]},
+            **ON_H200,
             podTemplate={"resources": LITTLE, "nodeSelector": {"kubernetes.io/hostname": node}},
         )
         fleet.wait_ready("full")
@@ -224,16 +229,20 @@ def upgraded(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("upgrade")
     archive = deploy.build_images("operator")["operator"]
     fleet.cluster.load_image(retagged(archive, folder / "operator.tar"))
-    before = {name: fleet.run(name) for name in ("web", "hub")}
+    fleet.apply("gpu", **ON_H200)
+    fleet.wait_ready("gpu")
+    before = {name: fleet.run(name) for name in ("web", "hub", "gpu")}
     values = {"image": {"tag": OTHER_TAG}, "hub": {"endpoint": OTHER_HUB}, "accelerators": [OTHER_ROW]}
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    deploy.helm(
-        fleet.cluster, "upgrade", deploy.RELEASE, str(deploy.CHART), "--namespace", deploy.OPERATOR_NAMESPACE,
-        "--reuse-values", "--values", str(file), "--wait", "--timeout", "120s",
-    )  # fmt: skip
-    yield before
-    deploy.install_operator(fleet.cluster, archive)
+    try:
+        deploy.helm(
+            fleet.cluster, "upgrade", deploy.RELEASE, str(deploy.CHART), "--namespace", deploy.OPERATOR_NAMESPACE,
+            "--reuse-values", "--values", str(file), "--wait", "--timeout", "120s",
+        )  # fmt: skip
+        yield before
+    finally:
+        deploy.install_operator(fleet.cluster, archive)
 
 
 def test_an_upgrade_of_the_operator_restarts_nothing(fleet: Fleet, upgraded: dict[str, Any]) -> None:
@@ -242,7 +251,7 @@ def test_an_upgrade_of_the_operator_restarts_nothing(fleet: Fleet, upgraded: dic
     assert {name: fleet.run(name) for name in upgraded} == upgraded
     assert OTHER_TAG in told["web"]
     assert "HF_ENDPOINT" in told["hub"]
-    assert "affinity" in told["hub"]
+    assert "affinity" in told["gpu"]
 
 
 def test_an_edit_that_changes_no_knob_brings_no_upgrade_with_it(
@@ -262,10 +271,8 @@ def test_the_upgrade_is_taken_on_request_in_one_roll(fleet: Fleet, upgraded: dic
     _wait_up_to_date(fleet, "hub", "True")
     fleet.touch("hub", "after the refresh")
 
-    pod = json.loads(fleet.kubectl("get", "pods", "-l", "llmservice.dev/service=hub", "-o", "json"))["items"][
-        0
-    ]
-    assert pod["spec"]["initContainers"][0]["image"].endswith(f":{OTHER_TAG}")
+    template = fleet.get("deployment", "hub")["spec"]["template"]
+    assert template["spec"]["initContainers"][0]["image"].endswith(f":{OTHER_TAG}")
     assert after.templates == before.templates + 1
     assert fleet.run("hub") == after
 
@@ -289,11 +296,11 @@ def _path(fleet: Fleet, kind: str, name: str) -> str:
 
 
 def retagged(archive: Path, target: Path) -> Path:
-    """The same image under another tag: OCI archives hold their name in index.json."""
+    """The same image under another tag: the archive says its name in manifest.json, or in OCI's index.json."""
     with tarfile.open(archive) as old, tarfile.open(target, "w") as new:
         for member in old:
             content = old.extractfile(member) if member.isfile() else None
-            if content is not None and member.name.removeprefix("./") == "index.json":
+            if content is not None and Path(member.name).name in {"index.json", "manifest.json"}:
                 data = content.read().replace(b"operator:0.1.0", f"operator:{OTHER_TAG}".encode())
                 member.size, content = len(data), io.BytesIO(data)
             new.addfile(member, content)
