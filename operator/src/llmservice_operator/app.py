@@ -285,8 +285,6 @@ class _Work:
         )
         self._informer = Informer(
             connection=connection,
-            clock=clock,
-            random=jitter,
             kinds=self._kinds,
             namespaces=settings.watch_namespaces,
             take=self._intake.event,

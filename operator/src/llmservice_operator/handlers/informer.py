@@ -5,7 +5,6 @@ bookkeeping is switched off where it costs: its storages would copy each object 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,7 @@ import kopf
 from llmservice_operator.api import labels
 from llmservice_operator.clients.kube import KINDS
 from llmservice_operator.clients.kube_connection import KubeConnection
-from llmservice_operator.clock import Clock
-
-logger = logging.getLogger(__name__)
+from llmservice_operator.errors import LLMServiceError
 
 TakeEvent = Callable[[str, str | None, Mapping[str, Any]], None]
 """Takes (kind, event type or None for a listed object, object)."""
@@ -29,7 +26,13 @@ PAGE_SIZE = 100
 """Objects of one page of kopf's first list: while it asks for the next one, it handles these and lets them go."""
 PEERING_IDENTITY: Any = labels.FIELD_MANAGER
 """kopf wants one although peering is off; its type is not part of kopf's public names."""
-RESTART_SECONDS = 2.0
+LOOK_SECONDS, MOST_LOOKS_WITHOUT_WATCHES = 5.0, 3
+"""kopf gives its tasks 5 s to end; a healthy one has a task that spawns its watches at all times."""
+WATCHES_TASK = "multidimensional multitasker"
+
+
+class WatchesEndedError(LLMServiceError):
+    """Nothing is watched any more. Only a new process helps."""
 
 
 class Informer:
@@ -39,15 +42,11 @@ class Informer:
         self,
         *,
         connection: KubeConnection,
-        clock: Clock,
-        random: Callable[[], float],
         kinds: Sequence[str],
         namespaces: Sequence[str],
         take: TakeEvent,
     ) -> None:
         self._connection = connection
-        self._clock = clock
-        self._random = random
         self._kinds = kinds
         self._namespaces = namespaces
         self._take = take
@@ -56,24 +55,45 @@ class Informer:
         """Set once kopf has begun to watch."""
 
     async def run(self) -> None:
-        """Watch until `stop`. What kopf cannot bear (an error inside of a watch) starts it anew."""
-        while not self._stop.is_set():
-            try:
-                await kopf.operator(
-                    registry=self._registry(),
-                    settings=self._settings(),
-                    standalone=True,
-                    # By default kopf makes it from the user's name, which an unmapped uid does not have.
-                    identity=PEERING_IDENTITY,
-                    clusterwide=not self._namespaces,
-                    namespaces=list(self._namespaces),
-                    stop_flag=self._stop,
-                    ready_flag=self.started,
-                )
-            except Exception:
-                logger.exception("the watches failed and are started again")
-            if not self._stop.is_set():
-                await self._clock.sleep(RESTART_SECONDS * (1 + self._random()))
+        """Watch until `stop`. Raises WatchesEndedError when a watch met what kopf cannot bear.
+
+        A missing CRD, a right taken away: kopf ends then, or has ended inside and waits for ever for watches that
+        took their cancellation for something else. Started again in this process it would leave out a kind that is
+        not there yet, and never look again. A new process waits for all kinds, and says that it is not ready.
+        """
+        kopf_task = asyncio.create_task(self._kopf(), name="kopf")
+        try:
+            await self._attend(kopf_task)
+        finally:
+            kopf_task.cancel()
+
+    async def _kopf(self) -> None:
+        await kopf.operator(
+            registry=self._registry(),
+            settings=self._settings(),
+            standalone=True,
+            # By default kopf makes it from the user's name, which an unmapped uid does not have.
+            identity=PEERING_IDENTITY,
+            clusterwide=not self._namespaces,
+            namespaces=list(self._namespaces),
+            stop_flag=self._stop,
+            ready_flag=self.started,
+        )
+
+    async def _attend(self, kopf_task: asyncio.Task[None]) -> None:
+        """Return when kopf was stopped; raise once it has ended, or has long been without its watches."""
+        without = 0
+        while without < MOST_LOOKS_WITHOUT_WATCHES:
+            done, _ = await asyncio.wait((kopf_task,), timeout=LOOK_SECONDS)
+            if done and self._stop.is_set():
+                return
+            if done:
+                raise WatchesEndedError(
+                    f"the watches failed: {kopf_task.exception()}"
+                ) from kopf_task.exception()
+            ended = self.started.is_set() and not self._stop.is_set() and not _watches()
+            without = without + 1 if ended else 0
+        raise WatchesEndedError("the watches have ended and cannot be started again in this process")
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -116,6 +136,11 @@ class Informer:
                 group, _, version = KINDS[kind].api_version.rpartition("/")
                 settings.watching.label_selectors[group, version, KINDS[kind].plural] = labels.SERVICE_LABEL
         return settings
+
+
+def _watches() -> bool:
+    """Whether kopf's task that keeps its watches is alive."""
+    return any(task.get_name() == WATCHES_TASK for task in asyncio.all_tasks())
 
 
 class _Backoffs:
