@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 CONFIG_VARIABLE = "LLMSERVICE_SUPERVISOR"
+_LONGEST_SECONDS = 365 * 24 * 3600
 
 
 class ConfigError(ValueError):
@@ -60,7 +61,7 @@ def parse_config(raw: str | None) -> Config:
         )
     try:
         data = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{CONFIG_VARIABLE} is not JSON ({error}); set it to one JSON object") from error
     if not isinstance(data, dict):
         raise ConfigError(
@@ -93,7 +94,7 @@ def _build(data: Mapping[str, Any]) -> Config:
 
 
 def _wrong(key: str, value: Any, wanted: str) -> ConfigError:
-    return ConfigError(f"{CONFIG_VARIABLE}.{key} is {json.dumps(value)}; it must be {wanted}")
+    return ConfigError(f"{CONFIG_VARIABLE}.{key} is {json.dumps(value)[:200]}; it must be {wanted}")
 
 
 def _text(data: Mapping[str, Any], key: str, default: str | None) -> str | None:
@@ -110,8 +111,8 @@ def _text(data: Mapping[str, Any], key: str, default: str | None) -> str | None:
 
 def _seconds(data: Mapping[str, Any], key: str, default: float) -> float:
     value = data.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-        raise _wrong(key, value, "a number of seconds, 0 or more")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_SECONDS:
+        raise _wrong(key, value, f"a number of seconds from 0 to {_LONGEST_SECONDS}")
     return float(value)
 
 

@@ -53,6 +53,11 @@ def test_all_settings_are_read() -> None:
     [
         (None, "LLMSERVICE_SUPERVISOR is not set"),
         ("{", "LLMSERVICE_SUPERVISOR is not JSON"),
+        ("[" * 100_000, "LLMSERVICE_SUPERVISOR is not JSON"),
+        (
+            '{"service": "a", "revision": "r", "hangSeconds": 1' + "0" * 400 + "}",
+            "it must be a number of seconds from 0 to 31536000",
+        ),
         ("[1]", "LLMSERVICE_SUPERVISOR is a JSON list"),
         ('{"revision": "r"}', "LLMSERVICE_SUPERVISOR.service is null; it must be a non-empty string"),
         ('{"service": "a", "revision": 3}', "LLMSERVICE_SUPERVISOR.revision is 3; it must be"),
