@@ -183,6 +183,8 @@ def test_roles_and_accounts_may_be_left_to_others() -> None:
         ({"replicas": "2"}, "got string, want integer"),
         ({"logLevel": "debug"}, "must be one of"),
         ({"watchNamespaces": ["Team A"]}, "does not match pattern"),
+        ({"fullnameOverride": "UPPER_"}, "does not match pattern"),
+        ({"nameOverride": "-x"}, "does not match pattern"),
         ({"allowedHostPaths": ["data"]}, "does not match pattern"),
         ({"hub": {"endpoint": "hub.local"}}, "does not match pattern"),
         ({"accelerators": [{"name": "x"}]}, "missing properties"),
