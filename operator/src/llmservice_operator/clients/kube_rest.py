@@ -28,6 +28,8 @@ ATTEMPTS = 4
 MAX_RETRY_AFTER_SECONDS = 30.0
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 WRITE_PARAMS = {"fieldManager": labels.FIELD_MANAGER, "fieldValidation": "Strict"}
+OPAQUE_KINDS = frozenset({"ControllerRevision"})
+"""Kinds whose content the API server cannot check. Strict validation of an apply parses the body twice, as YAML."""
 DELETE_OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 
 
@@ -119,6 +121,8 @@ class RestKubeClient:
         self, verb: str, manifest: Mapping[str, Any], path: str, *, force: bool
     ) -> dict[str, Any]:
         params = {**WRITE_PARAMS, "force": "true" if force else "false"}
+        if manifest["kind"] in OPAQUE_KINDS:
+            params["fieldValidation"] = "Ignore"
         return await self._send(verb, "PATCH", path, params=params, body=manifest, content_type=APPLY_PATCH)
 
     async def create(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
