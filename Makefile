@@ -62,7 +62,11 @@ chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
 	@$(PYTEST) tests/chaos -q -s --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
 
 .PHONY: bench
-bench: bench-operator ## All benchmarks; each prints figures
+bench: bench-operator bench-overhead ## All benchmarks; each prints figures
+
+.PHONY: bench-overhead
+bench-overhead: venv ## A whole cluster: what is added to an engine's own start, and 100 services' pods
+	@$(BIN)/python -m bench.overhead
 
 .PHONY: bench-operator
 bench-operator: venv ## 1,000 services on a real API server: times, writes, CPU and memory
