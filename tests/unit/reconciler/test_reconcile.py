@@ -221,6 +221,17 @@ async def test_killed_at_any_write_it_ends_in_the_same_state(world: World, write
     assert world.status["plan"] == straight.status["plan"]
 
 
+async def test_a_strangers_deployment_that_runs_is_not_looked_at_again_and_again(world: World) -> None:
+    stranger = {"metadata": {"name": "chat"}, "spec": {"replicas": 1}, "status": {"replicas": 1}}
+    world.kube.put({"kind": "Deployment", **stranger})
+    world.serve()
+
+    await world.reconcile()
+
+    assert await world.reconcile() != 0.0
+    assert world.condition("Stalled")[:2] == ("True", "NameConflict")
+
+
 async def test_stranger_of_the_same_name_is_not_touched(world: World) -> None:
     world.kube.put({"kind": "Service", "metadata": {"name": "chat"}, "spec": {"ports": [{"port": 80}]}})
     world.serve()

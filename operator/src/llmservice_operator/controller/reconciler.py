@@ -29,11 +29,13 @@ from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.modelconfig import ModelConfigs
 from llmservice_operator.controller.observed import Observed, ReconcileSettings
 from llmservice_operator.controller.recorder import Recorder
+from llmservice_operator.controller.scale_in import DeletionCosts, shrinks
 from llmservice_operator.controller.statuswrite import status_json, write_wait_seconds
 from llmservice_operator.controller.store import Store
 from llmservice_operator.controller.verdicts import WriteProblem
 from llmservice_operator.engines.base import EngineAdapter
 from llmservice_operator.resources.managed_fields import other_managers
+from llmservice_operator.resources.ownership import is_ours
 from llmservice_operator.resources.types import Manifest
 
 MAX_REMEMBERED_WRITES = 8192
@@ -59,6 +61,7 @@ class Reconciler:
         self._recorder = recorder
         self._clock = clock
         self._applier = Applier(kube, store, observer)
+        self._deletion_costs = DeletionCosts(kube, store)
         self._candidates = Candidates(settings, engine)
         self._gatherer = Gatherer(
             kube=kube,
@@ -101,6 +104,9 @@ class Reconciler:
             return False
         metadata = service["metadata"]
         deployment = self._store.get(kinds.DEPLOYMENT, key.namespace, key.name)
+        if deployment is not None and not is_ours(deployment, observed.identity):
+            # A stranger's, or an earlier service's: it was not observed, and would differ from that for ever.
+            deployment = None
         return (
             metadata.get("generation", 0) != observed.generation
             or metadata.get("annotations", {}) != observed.annotations
@@ -123,6 +129,8 @@ class Reconciler:
 
     async def _apply(self, observed: Observed, manifest: Manifest) -> WriteProblem | None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if kind == kinds.DEPLOYMENT and shrinks(observed.deployment, manifest):
+            await self._deletion_costs.write(observed.key, await self._gatherer.serving_pods(observed.key))
         try:
             await self._applier.apply(manifest, observed.identity)
         except NotOursError as error:
