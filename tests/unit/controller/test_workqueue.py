@@ -126,6 +126,21 @@ async def test_a_returned_number_runs_the_key_again_after_so_many_seconds(bench:
     assert bench.times(A) == [0, 7]
 
 
+async def test_a_reconcile_that_asks_for_itself_at_once_runs_twenty_times_a_second_at_most(
+    bench: Bench,
+) -> None:
+    async def at_once(_: Key) -> float | None:
+        return 0.0
+
+    bench.behave = at_once
+    bench.queue.add(A)
+    await bench.start()
+    for _ in range(10):
+        await bench.clock.advance(0.1)
+
+    assert len(bench.times(A)) <= 21
+
+
 async def test_the_earlier_of_two_delayed_adds_counts_and_only_once(bench: Bench) -> None:
     await bench.start()
     bench.queue.add_after(A, 30)

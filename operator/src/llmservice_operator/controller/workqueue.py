@@ -16,6 +16,9 @@ from llmservice_operator.errors import LLMServiceError
 Reconcile = Callable[[Key], Awaitable[float | None]]
 """Brings one service to where it should be; returns the seconds until it wants to run again, or None."""
 
+SOONEST_AGAIN_SECONDS = 0.05
+"""A reconcile that asks for itself again at once, wrongly and for ever, still leaves the event loop to the Lease."""
+
 
 class QueueObserver(Protocol):
     """Is told what the queue did, for metrics and logs. Must not raise."""
@@ -233,6 +236,6 @@ class WorkQueue:
 
     def _after(self, key: Key, again: float | None) -> None:
         if again is not None:
-            self.add_after(key, again)
+            self.add_after(key, max(again, SOONEST_AGAIN_SECONDS))
         if self._dirty.pop(key, None) is not None:
             self.add(key)
