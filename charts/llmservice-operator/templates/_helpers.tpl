@@ -66,9 +66,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [""]
   resources: [services, persistentvolumeclaims]
   verbs: [create, get, list, patch, watch]
+# Patched when fewer replicas are wanted: the annotation by which the emptiest goes first.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [get, list, patch, watch]
 # spec.model.configMap: read one by one, never listed.
 - apiGroups: [""]
   resources: [configmaps]

@@ -8,6 +8,7 @@ from typing import Any
 from llmservice_runtime import __version__
 from llmservice_runtime.classifier import Failure
 from llmservice_runtime.config import Config
+from llmservice_runtime.engine_http import Load
 from llmservice_runtime.log_parser import version_known
 from llmservice_runtime.state import Snapshot
 
@@ -57,8 +58,16 @@ def build_report(config: Config, snapshot: Snapshot) -> dict[str, Any]:
             "maxModelLen": facts.max_model_len,
         },
         "devices": [{"name": device.name, "memoryBytes": device.memory_bytes} for device in snapshot.devices],
+        "requests": _requests(snapshot.load),
         "failure": None if snapshot.failure is None else failure_fields(snapshot.failure),
     }
+
+
+def _requests(load: Load) -> dict[str, Any]:
+    """Whole numbers. What the API server has accepted and the core has not told of yet counts as running."""
+    if load.in_flight is None or load.waiting is None:
+        return {"running": None, "waiting": None}
+    return {"running": round(load.in_flight - load.waiting), "waiting": round(load.waiting)}
 
 
 def failure_fields(failure: Failure) -> dict[str, Any]:

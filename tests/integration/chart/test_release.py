@@ -82,7 +82,7 @@ ALLOWED = [
         for verb in ("get", "list", "watch", "create", "patch")
     ),
     ("delete", "controllerrevisions.apps"),
-    *((verb, "pods") for verb in ("get", "list", "watch")),
+    *((verb, "pods") for verb in ("get", "list", "patch", "watch")),
     ("get", "configmaps"),
     *((verb, "events.events.k8s.io") for verb in ("create", "patch")),
 ]
@@ -93,7 +93,7 @@ FORBIDDEN = [
     ("list", "configmaps"),
     ("patch", "configmaps"),
     *(("delete", resource) for resource in CHILDREN),
-    *((verb, "pods") for verb in ("create", "patch", "delete")),
+    *((verb, "pods") for verb in ("create", "delete")),
     ("create", "pods/exec"),
     *((verb, "llmservices.llmservice.dev") for verb in ("create", "patch", "update", "delete")),
     ("patch", "nodes"),

@@ -11,7 +11,7 @@ from typing import Any
 import factories as make
 from llmservice_operator.api.labels import API_VERSION, KIND
 from llmservice_operator.clients.engine import EngineReport, EngineUnreachableError, parse_report
-from llmservice_operator.clients.kube import ConflictError, InvalidError, KubeError
+from llmservice_operator.clients.kube import ConflictError, InvalidError, KubeError, NotFoundError
 from llmservice_operator.clients.modelhub import HubModel, ModelHubError
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.observed import ReconcileSettings
@@ -95,6 +95,18 @@ class MemoryKube:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         self._write("status", kind, name)
         return self.put({**self.objects[kind, name], "status": deepcopy(dict(manifest["status"]))})
+
+    async def patch(self, kind: str, namespace: str | None, name: str, body: Mapping[str, Any]) -> Object:
+        """A merge patch of annotations, the only one that a reconcile sends."""
+        del namespace
+        if kind in self.refuse:
+            raise self.refuse[kind]
+        if (kind, name) not in self.objects:
+            raise NotFoundError(404, "NotFound", f"{kind} {name} not found")
+        self._write("patch", kind, name)
+        obj = deepcopy(self.objects[kind, name])
+        obj["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+        return self.put(obj)
 
     async def delete(self, kind: str, namespace: str | None, name: str, *, uid: str | None = None) -> None:
         del namespace, uid

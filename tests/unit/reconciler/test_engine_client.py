@@ -109,6 +109,21 @@ def test_fields_of_another_release_are_taken_as_not_said() -> None:
     assert report.failure is None
 
 
+@pytest.mark.parametrize(
+    ("requests", "known"),
+    [
+        ({"requests": {"running": 3, "waiting": 4}}, 7),
+        ({"requests": {"running": 0, "waiting": 0}}, 0),
+        ({"requests": {"running": 3, "waiting": None}}, None),
+        ({"requests": {"running": None, "waiting": None}}, None),
+        ({}, None),
+    ],
+    ids=["busy", "idle", "half known", "unknown", "an older supervisor"],
+)
+def test_requests_are_those_running_and_waiting(requests: make.Object, known: int | None) -> None:
+    assert parse_report(json.dumps(make.report(**requests))).requests == known
+
+
 def test_termination_message_has_revision_and_failure() -> None:
     parsed = parse_termination_message(
         make.termination_message("DiskFull", message="No space left", signal=None)

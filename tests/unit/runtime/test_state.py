@@ -3,6 +3,8 @@
 import pytest
 
 from llmservice_runtime.config import Config
+from llmservice_runtime.engine_http import Load
+from llmservice_runtime.report import build_report
 from llmservice_runtime.state import EngineState
 
 OOM = "(EngineCore pid=7) ERROR 11-29 23:00:00 [core.py:1590] torch.OutOfMemoryError: CUDA out of memory."
@@ -108,3 +110,32 @@ def test_an_ill_engine_counts_as_unhealthy_but_not_as_starting() -> None:
     state.take_health(503)
 
     assert (state.snapshot().phase, state.snapshot().healthy) == ("Ready", False)
+
+
+@pytest.mark.parametrize(
+    ("load", "running", "waiting"),
+    [
+        (Load(running=3.0, waiting=4.0), 3, 4),
+        (Load(running=0.0, waiting=0.0), 0, 0),
+        (Load(running=1.0, waiting=2.0, accepted=5.0), 3, 2),
+        (Load(running=None, waiting=0.0, accepted=1.0), None, None),
+        (Load(running=1.0, waiting=None), None, None),
+    ],
+    ids=["busy", "idle", "accepted and not told of yet", "running unknown", "waiting unknown"],
+)
+def test_the_report_tells_of_requests_at_the_last_look(
+    load: Load, running: "int | None", waiting: "int | None"
+) -> None:
+    state = state_with(MovedClock())
+    state.take_load(Load(running=9.0, waiting=9.0))
+    state.take_load(load)
+
+    report = build_report(Config(service="a/b", revision="r"), state.snapshot())
+
+    assert report["requests"] == {"running": running, "waiting": waiting}
+
+
+def test_before_the_first_look_requests_are_not_known() -> None:
+    report = build_report(Config(service="a/b", revision="r"), state_with(MovedClock()).snapshot())
+
+    assert report["requests"] == {"running": None, "waiting": None}

@@ -74,6 +74,8 @@ class EngineReport:
     memory: Mapping[str, float]
     """The engine's own account by the supervisor's key (`weightsBytes`, ...); absent: not said."""
     devices: tuple[Device, ...] = ()
+    requests: int | None = None
+    """Running and waiting ones at the supervisor's last look; None where it could not tell, or is too old to."""
     failure: EngineFailure | None = None
 
 
@@ -163,6 +165,7 @@ def parse_report(body: bytes | str) -> EngineReport:
             if (number := _number(value)) is not None
         },
         devices=_devices(data.get("devices")),
+        requests=_requests(data.get("requests")),
         failure=_failure(data.get("failure")),
     )
 
@@ -201,6 +204,12 @@ def _devices(value: Any) -> tuple[Device, ...]:
         for row in rows
         if isinstance(row, dict)
     )
+
+
+def _requests(value: Any) -> int | None:
+    data = _mapping(value)
+    running, waiting = _integer(data.get("running")), _integer(data.get("waiting"))
+    return None if running is None or waiting is None else max(0, running) + max(0, waiting)
 
 
 def _steps(value: Any) -> tuple[tuple[str, float], ...]:

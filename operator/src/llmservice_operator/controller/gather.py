@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -171,7 +171,11 @@ class Gatherer:
         now = self._clock.now()
         pods = self._store.owned("Pod", key)
         bare = [read_pod(pod, None, now) for pod in pods]
-        asked = _worth_asking(bare, status)
+        return await self._ask(pods, bare, _worth_asking(bare, status))
+
+    async def _ask(
+        self, pods: Sequence[Mapping[str, Any]], bare: Sequence[PodState], asked: frozenset[str]
+    ) -> tuple[PodState, ...]:
         reports = await asyncio.gather(
             *(
                 self._report(pod) if state.name in asked else _nothing()
@@ -183,6 +187,14 @@ class Gatherer:
             state if report is None else read_pod(pod, report, now)
             for pod, state, report in zip(pods, bare, reports, strict=True)
         )
+
+    async def serving_pods(self, key: Key) -> tuple[PodState, ...]:
+        """The service's pods as they are now, each ready one with what its supervisor says at this moment."""
+        now = self._clock.now()
+        pods = self._store.owned("Pod", key)
+        bare = [read_pod(pod, None, now) for pod in pods]
+        ready = frozenset(state.name for state in bare if state.stage == PodStage.READY)
+        return await self._ask(pods, bare, ready)
 
     async def _report(self, pod: Mapping[str, Any]) -> EngineReport | None:
         address = report_address(pod)
