@@ -17,7 +17,7 @@ from pathlib import Path
 
 from devcluster import network, processes
 from devcluster.errors import DevclusterError
-from devcluster.layout import MAX_NODES, Layout, NodeLayout
+from devcluster.layout import MAX_NODES, SPEC_FILE, Layout, NodeLayout
 from devcluster.node import PRIVATE_FOLDERS
 from devcluster.processes import ProcessId
 from devcluster.shell import run
@@ -38,11 +38,20 @@ def destroy(layout: Layout) -> None:
     unmount_below(layout.folder)
     if not layout.spec.light:
         network.remove(layout, nodes)
-    run(["rm", "-rf", "--one-file-system", str(layout.folder)])
+    remove_files(layout.folder, last=SPEC_FILE)
     for folder in () if layout.spec.light else PRIVATE_FOLDERS:
         # Made as mount points if they were not there; another program's folder is not empty.
         with contextlib.suppress(OSError):
             Path(folder).rmdir()
+
+
+def remove_files(folder: Path, *, last: str) -> None:
+    """Removes the folder, and in it the file ``last`` at last: while it stands, the rest is found and removed again."""
+    if not folder.exists():
+        return
+    rest = [str(path) for path in folder.iterdir() if path.name != last]
+    for paths in (rest, [str(folder)]):
+        run(["rm", "-rf", "--one-file-system", *paths])
 
 
 def existing_nodes(layout: Layout) -> tuple[NodeLayout, ...]:

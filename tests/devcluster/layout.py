@@ -21,6 +21,7 @@ from typing import Any
 
 from devcluster.errors import DevclusterError
 
+SPEC_FILE = "cluster.json"
 SLOTS = 50
 MAX_NODES = 20
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")

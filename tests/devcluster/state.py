@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from devcluster.errors import DevclusterError
-from devcluster.layout import Layout, Spec
+from devcluster.layout import SPEC_FILE, Layout, Spec
 from devcluster.processes import ProcessId
 from devcluster.slots import Slots
 
@@ -43,18 +43,18 @@ class Registry:
     def find(self, name: str) -> Spec | None:
         """The spec of a cluster that exists, running or not."""
         try:
-            return Spec.from_json(json.loads((self.root / name / "cluster.json").read_text()))
+            return Spec.from_json(json.loads((self.root / name / SPEC_FILE).read_text()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
             raise DevclusterError(
-                f"{self.root / name / 'cluster.json'} cannot be read ({error}); "
+                f"{self.root / name / SPEC_FILE} cannot be read ({error}); "
                 f"if another version wrote it, run that version's `devcluster down --name {name}`"
             ) from None
 
     def all(self) -> list[Spec]:
         """Specs of all clusters, by name."""
-        names = sorted(path.parent.name for path in self.root.glob("*/cluster.json"))
+        names = sorted(path.parent.name for path in self.root.glob(f"*/{SPEC_FILE}"))
         return [spec for name in names if (spec := self.find(name)) is not None]
 
     def claim(self, wanted: Spec, *, choose: Callable[[set[int]], int]) -> Spec:
@@ -76,7 +76,7 @@ class Registry:
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 spec = replace(wanted, slot=self._claim_new(folder, choose))
-            write_atomic(folder / "cluster.json", json.dumps(spec.to_json(), indent=2) + "\n")
+            write_atomic(folder / SPEC_FILE, json.dumps(spec.to_json(), indent=2) + "\n")
             return spec
 
     def _claim_new(self, folder: Path, choose: Callable[[set[int]], int]) -> int:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.cleanup import remove_files
 from devcluster.errors import DevclusterError
-from devcluster.layout import Layout, Spec
+from devcluster.layout import SPEC_FILE, Layout, Spec
 from devcluster.slots import Slots
 from devcluster.state import Registry, merge, tokens, write_atomic
 
@@ -146,3 +147,22 @@ def test_cluster_that_lost_its_slot_says_how_to_mend(tmp_path: Path) -> None:
         DevclusterError, match="went to another cluster while it was down; run `devcluster down"
     ):
         registry.claim(spec(), choose=first_free)
+
+
+def test_a_folder_whose_removal_was_interrupted_is_still_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed `down` can be run again: what names the cluster goes last."""
+    for name in ("audit.log", SPEC_FILE, "node-1"):
+        (tmp_path / name).write_text("")
+    removals: list[list[str]] = []
+
+    def interrupted(command: list[str]) -> str:
+        removals.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("devcluster.cleanup.run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        remove_files(tmp_path, last=SPEC_FILE)
+
+    assert str(tmp_path / SPEC_FILE) not in removals[0]
