@@ -288,7 +288,7 @@ async def test_missing_config_map_is_told_with_the_command_that_makes_it(world: 
     assert (status, reason) == ("Unknown", "ModelConfigUnavailable")
     assert "kubectl -n default create configmap none --from-file=config.json" in message
     assert world.condition("Stalled")[0] == "False"
-    assert again == 10.0
+    assert again == 1.0
     assert "Deployment" not in {kind for _, kind, _ in world.kube.writes}
 
 

@@ -27,9 +27,9 @@ REPORT_PATIENCE_SECONDS = 600.0
 """After so long the periodic resync has to do: its report may never be reachable."""
 CREATION_SECONDS = 30.0
 """How often a pod whose containers are being made is looked at: only its slowness is not told by a watch."""
-UNPLANNED_SECONDS = (10.0, 300.0)
+UNPLANNED_SECONDS = (1.0, 300.0)
 """How soon a model's config that was not there is looked for again: after half the time that it has been so,
-within these bounds."""
+within these bounds. Often it is the next object of the same `kubectl apply`."""
 PROBLEM_SECONDS = 30.0
 """How soon a refused write is tried again: what stands in its way may not be watched."""
 
