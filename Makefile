@@ -59,7 +59,7 @@ test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
 
 .PHONY: chaos
 chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
-	@$(PYTEST) tests/chaos -q -s --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
+	@$(PYTEST) tests/chaos -q -s --timeout 7200 --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
 
 .PHONY: bench
 bench: bench-operator bench-overhead ## All benchmarks; each prints figures
