@@ -8,6 +8,21 @@ NOW = 1_790_000_000.0
 """The time of every test that is told one: 2026-09-21T14:13:20Z."""
 REVISION = "chat-0123456789"
 Object = dict[str, Any]
+TINY = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": 64,
+    "vocab_size": 49152,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+"""The shapes of SmolLM2-135M-Instruct: what a plan needs of its config.json."""
 
 
 def at(seconds: float) -> str:

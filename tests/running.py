@@ -216,7 +216,8 @@ def install_crds(api: Api) -> None:
         api.request("PATCH", f"{CRDS}/{name}?fieldManager=tests&force=true", crd, content_type=APPLY)
         for found in api.events(CRDS, deadline=time.monotonic() + WAIT_SECONDS):
             conditions = found.get("status", {}).get("conditions") or []
-            if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+            established = any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+            if found["metadata"]["name"] == name and established:
                 break
 
 

@@ -1,50 +1,27 @@
 """One API server and one operator for all tests here; each test has a namespace of its own."""
 
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+import running
 from devcluster.api import Api, ApiError
 from devcluster.cluster import LightCluster
 from devcluster.fixtures import light_cluster  # noqa: F401  a fixture
+from factories import TINY
 
 from . import played
-
-CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-TINY = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "head_dim": 64,
-    "vocab_size": 49152,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
-"""SmolLM2-135M-Instruct's config.json."""
 
 
 @pytest.fixture(scope="session")
 def api(light_cluster: LightCluster) -> Api:  # noqa: F811
     """The API server, with the CRD installed."""
     api = light_cluster.api
-    for crd in yaml.safe_load_all((played.ROOT / "crds" / "llmservices.yaml").read_text()):
-        name = crd["metadata"]["name"]
-        api.request("PATCH", f"{CRD_PATH}/{name}?fieldManager=tests", crd, content_type=played.APPLY)
-        for found in api.events(CRD_PATH, deadline=time.monotonic() + 20):
-            established = played.condition_of(found, "Established")
-            if found["metadata"]["name"] == name and established and established["status"] == "True":
-                break
+    running.install_crds(api)
     return api
 
 

@@ -27,20 +27,6 @@ RENDER = RenderSettings(
     supervisor_image="ghcr.io/llmservice/operator:0.1.0",
     engine_images={"default": "vllm/vllm-openai:v0.33.0", "cpu": "ghcr.io/llmservice/vllm-cpu:0.32.0"},
 )
-TINY = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "head_dim": 64,
-    "vocab_size": 49152,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
 
 
 class Killed(BaseException):
@@ -195,7 +181,11 @@ class World:
 
         self.start()
         self.kube.put(
-            {"kind": "ConfigMap", "metadata": {"name": "tiny"}, "data": {"config.json": json.dumps(TINY)}}
+            {
+                "kind": "ConfigMap",
+                "metadata": {"name": "tiny"},
+                "data": {"config.json": json.dumps(make.TINY)},
+            }
         )
 
     def start(self, **settings: Any) -> None:

@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from .memory_kube import TINY, World
+from factories import TINY
+
+from .memory_kube import World
 
 NO_TYPES: dict[str, Any] = {"accelerator": {}}
 

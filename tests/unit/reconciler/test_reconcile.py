@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import factories as make
+from factories import TINY
 from llmservice_operator.api.labels import KIND
 from llmservice_operator.clients.kube import ForbiddenError, InvalidError, KubeUnavailableError
 from llmservice_operator.clients.modelhub import HubModel, ModelHubError
 
-from .memory_kube import KEY, RENDER, TINY, Killed, World
+from .memory_kube import KEY, RENDER, Killed, World
 
 COMMIT = "a" * 40
 
