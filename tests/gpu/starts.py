@@ -1,10 +1,11 @@
 """Starts of the real engine on a real GPU under the real supervisor; one JSON line a case.
 
-    python3 tests/gpu/starts.py CASES.json OUT_FOLDER
+    PYTHONPATH=tests python3 -m gpu.starts CASES.json OUT_FOLDER [FIRST_PORT_OFFSET]
 
 Needs a GPU, an interpreter that imports vLLM (this one), and `supervisor.pyz` beside CASES.json. A case is
 {"name", "args": engine arguments, "config": supervisor settings, "hold_gib": memory that a neighbour takes first,
-"prompt_tokens", "output_tokens": one request once ready, "drain": true to stop it while a stream runs}.
+"prompt_tokens", "output_tokens": one request once ready, "speed": what speed.py measures then, "drain": true to stop
+it while a stream runs}.
 Weights are dummies (`--load-format dummy` in args): memory behaves as with real ones. Standard library only.
 """
 
@@ -19,6 +20,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from gpu import speed
 
 ENGINE = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 HOLD = """
@@ -73,7 +76,10 @@ def complete(
 
 
 def smi() -> str:
+    """Name, memory used and total of the GPUs that the engine may use."""
     command = ["nvidia-smi", "--query-gpu=name,memory.used,memory.total", "--format=csv,noheader"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    command += ["-i", visible] if visible else []
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
@@ -104,76 +110,95 @@ def drain(process: subprocess.Popen[bytes], engine_port: int) -> dict[str, Any]:
     return {"stream": answer, "exit_code": code, "seconds": round(time.monotonic() - began, 2)}
 
 
-def run(case: dict[str, Any], supervisor: Path, out: Path, index: int) -> dict[str, Any]:
-    name, port, engine_port = case["name"], 9410 + index, 8000 + index
-    termination = out / f"{name}.termination.json"
+def hold(gib: float) -> "subprocess.Popen[bytes]":
+    """A neighbour that has taken so much of the card."""
+    holder = subprocess.Popen([sys.executable, "-c", HOLD.format(gib=gib)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    return holder
+
+
+def start(
+    case: dict[str, Any], supervisor: Path, out: Path, ports: tuple[int, int]
+) -> "subprocess.Popen[bytes]":
+    """The engine under the supervisor, its log in the out folder."""
+    name, (port, engine_port) = case["name"], ports
     config = {"service": f"gpu/{name}", "revision": name, "enginePort": engine_port, "supervisorPort": port,
               "memoryFailureHoldSeconds": 3, **case.get("config", {})}  # fmt: skip
     environ = os.environ | {
         "LLMSERVICE_SUPERVISOR": json.dumps(config),
-        "LLMSERVICE_TERMINATION_LOG": str(termination),
+        "LLMSERVICE_TERMINATION_LOG": str(out / f"{name}.termination.json"),
     }
-    holder = None
-    if case.get("hold_gib"):
-        holder = subprocess.Popen(
-            [sys.executable, "-c", HOLD.format(gib=case["hold_gib"])], stdout=subprocess.PIPE
-        )
-        assert holder.stdout is not None
-        holder.stdout.readline()
-    began = time.monotonic()
     arguments = ["--port", str(engine_port), "--served-model-name", "m", *case["args"]]
     with (out / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, str(supervisor), "--", *ENGINE, *arguments],
             stdout=log, stderr=subprocess.STDOUT, env=environ | case.get("env", {}),
         )  # fmt: skip
-        state = wait_ready(process, port, case.get("seconds", 400))
-        record: dict[str, Any] = {
-            "name": name,
-            "state": state,
-            "seconds": round(time.monotonic() - began, 1),
-            "smi": smi(),
-        }
+
+
+def use(
+    case: dict[str, Any], process: "subprocess.Popen[bytes]", out: Path, engine_port: int
+) -> dict[str, Any]:
+    """What is asked of an engine that is ready, and what it took."""
+    seen: dict[str, Any] = {
+        "request": complete(
+            engine_port, "m", case.get("prompt_tokens", 512), case.get("output_tokens", 64), stream=False
+        )
+    }
+    if case.get("speed"):
+        seen["speed"] = speed.measure(engine_port, case["speed"])
+    seen["smi_after"] = smi()
+    (out / f"{case['name']}.metrics.txt").write_text(get(engine_port, "/metrics")[1])
+    if case.get("drain"):
+        seen["drain"] = drain(process, engine_port)
+    return seen
+
+
+def end(process: "subprocess.Popen[bytes]") -> int:
+    """Terminate, then kill; the exit code."""
+    if process.poll() is None:
+        process.terminate()
         try:
-            record["report"] = json.loads(get(port, "/report")[1] or "null")
-            if state == "ready":
-                record["request"] = complete(
-                    engine_port,
-                    "m",
-                    case.get("prompt_tokens", 512),
-                    case.get("output_tokens", 64),
-                    stream=False,
-                )
-                record["smi_after"] = smi()
-                (out / f"{name}.metrics.txt").write_text(get(engine_port, "/metrics")[1])
-                if case.get("drain"):
-                    record["drain"] = drain(process, engine_port)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(timeout=60)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-            if holder is not None:
-                holder.kill()
-                holder.wait()
-    record["exit_code"] = process.wait()
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return process.wait()
+
+
+def run(case: dict[str, Any], supervisor: Path, out: Path, ports: tuple[int, int]) -> dict[str, Any]:
+    """One start from launch to end; everything that was seen."""
+    holder = hold(case["hold_gib"]) if case.get("hold_gib") else None
+    began = time.monotonic()
+    process = start(case, supervisor, out, ports)
+    record: dict[str, Any] = {"name": case["name"], "args": case["args"], "env": case.get("env", {})}
+    try:
+        state = wait_ready(process, ports[0], case.get("seconds", 400))
+        record |= {"state": state, "seconds": round(time.monotonic() - began, 1), "smi": smi()}
+        record["report"] = json.loads(get(ports[0], "/report")[1] or "null")
+        if state == "ready":
+            record |= use(case, process, out, ports[1])
+    finally:
+        record["exit_code"] = end(process)
+        if holder is not None:
+            holder.kill()
+            holder.wait()
+    termination = out / f"{case['name']}.termination.json"
     record["termination"] = json.loads(termination.read_text()) if termination.exists() else None
     return record
 
 
 def main() -> int:
     cases_file, out = Path(sys.argv[1]), Path(sys.argv[2])
+    first_port = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     supervisor = cases_file.with_name("supervisor.pyz")
     out.mkdir(parents=True, exist_ok=True)
-    for index, case in enumerate(json.loads(cases_file.read_text())):
-        record = run(case, supervisor, out, index)
+    for index, case in enumerate(json.loads(cases_file.read_text()), start=first_port):
+        record = run(case, supervisor, out, (9410 + index, 8000 + index))
         with (out / "records.jsonl").open("a") as lines:
             lines.write(json.dumps(record) + "\n")
-        failure = ((record.get("report") or {}).get("failure") or record.get("termination") or {}).get(
-            "class"
-        )
+        report = record.get("report") or {}
+        failure = (report.get("failure") or record.get("termination") or {}).get("class")
         print(
             f"{record['name']}: {record['state']} after {record['seconds']} s, failure {failure}, {record['smi']}",
             flush=True,
