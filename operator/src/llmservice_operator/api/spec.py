@@ -186,6 +186,32 @@ class Workload(SpecModel):
         return self
 
 
+class TimeToFirstToken(SpecModel):
+    """How long a client waits for the first token."""
+
+    p95: Annotated[str, Field(max_length=DURATION_MAX_LENGTH), DurationBetween("1ms", "10m")] | None = None
+    """95 of 100 requests have their first token within this time, from 1ms to 10m. Example: 1s."""
+
+
+class TimePerOutputToken(SpecModel):
+    """How long a client waits for each further token, on average over one answer."""
+
+    p95: Annotated[str, Field(max_length=DURATION_MAX_LENGTH), DurationBetween("1ms", "10s")] | None = None
+    """95 of 100 requests get their tokens at this pace or faster, from 1ms to 10s. Example: 50ms."""
+
+
+class Slo(SpecModel):
+    """What clients are promised. The batch knobs and the accelerator are chosen so that the prediction keeps it.
+
+    An objective that nothing allowed can keep doesn't stop the service: the plan says by how much it is missed.
+    """
+
+    ttft: TimeToFirstToken = Field(default_factory=TimeToFirstToken)
+    """Time to the first token. Example: {p95: 1s}."""
+    tpot: TimePerOutputToken = Field(default_factory=TimePerOutputToken)
+    """Time per output token. Example: {p95: 50ms}."""
+
+
 class Scaling(SpecModel):
     """Bounds that the number of replicas is held between, whoever else changes it."""
 
@@ -298,6 +324,8 @@ class LLMServiceSpec(SpecModel):
     """What the service may run on."""
     workload: Workload = Field(default_factory=Workload)
     """What the service will be asked for; the plan is made for it."""
+    slo: Slo = Field(default_factory=Slo)
+    """What clients are promised. Example: {ttft: {p95: 1s}, tpot: {p95: 50ms}}."""
     replicas: int = Field(default=1, ge=0, le=MAX_REPLICAS)
     """How many replicas run, from 0; `kubectl scale` sets it. Not used while scaling is set."""
     scaling: Scaling | None = None
@@ -346,6 +374,9 @@ __all__ = [
     "Scaling",
     "SecretKey",
     "ServicePort",
+    "Slo",
+    "TimePerOutputToken",
+    "TimeToFirstToken",
     "TokenQuantiles",
     "Workload",
 ]

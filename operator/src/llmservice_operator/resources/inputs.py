@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from llmservice_operator.api.labels import RESTART_ANNOTATION
 from llmservice_operator.api.spec import LLMServiceSpec
 
-_SPEC_FIELDS = ("model", "engine", "accelerator", "workload", "podTemplate", "drain")
+_SPEC_FIELDS = ("model", "engine", "accelerator", "workload", "slo", "podTemplate", "drain")
 
 
 def user_inputs(spec: LLMServiceSpec, annotations: Mapping[str, str], config_digest: str) -> dict[str, Any]:
-    """The user's words on the model, the engine, the accelerator, the workload, the pod and the drain.
+    """The user's words on the model, the engine, the accelerator, the workload, its objectives, the pod and the drain.
 
     Defaults are left out, so that a release that adds a field, or a user who writes a default down, changes
     nothing. Not in it: replicas, scaling, the Service, and all that is the operator's own (its version, the
