@@ -35,6 +35,16 @@ def test_the_built_in_rows() -> None:
         "nvidia-l40s",
         "nvidia-a10g",
         "nvidia-b200",
+        "nvidia-h100-nvl",
+        "nvidia-h20",
+        "nvidia-gh200",
+        "nvidia-gb10",
+        "nvidia-rtx-pro-6000",
+        "nvidia-rtx-5090",
+        "nvidia-rtx-4090",
+        "nvidia-rtx-3090",
+        "nvidia-a30",
+        "nvidia-t4",
         "amd-mi300x",
         "cpu",
     ]
@@ -75,7 +85,7 @@ def test_a_users_row_replaces_the_one_of_its_name() -> None:
 
 
 def test_a_mistyped_name_finds_its_neighbours() -> None:
-    assert similar_names(catalogue(), "nvidia-h20")[0] == "nvidia-h200"
+    assert similar_names(catalogue(), "nvidia-h2000")[0] == "nvidia-h200"
 
 
 @pytest.mark.parametrize(

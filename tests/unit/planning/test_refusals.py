@@ -16,7 +16,7 @@ H200 = on("nvidia-h200")
 @pytest.mark.parametrize(
     ("config", "spec", "reason", "words"),
     [
-        (SMOLLM2, on("nvidia-h20"), "UnknownAccelerator", "'nvidia-h20', which is no row of the catalogue"),
+        (SMOLLM2, on("nvidia-h2000"), "UnknownAccelerator", "'nvidia-h2000', which is no row of the catalogue"),
         (SMOLLM2, {}, "AcceleratorRequired", "spec.accelerator.types is empty"),
         (None, H200, "ModelConfigUnavailable", "put it into a ConfigMap"),
         ({**SMOLLM2, "hidden_size": 0}, H200, "InvalidModelConfig", "hidden_size is 0"),
@@ -130,7 +130,7 @@ def test_weights_that_are_quantised_while_loading_must_fit_before() -> None:
 
 
 def test_a_mistyped_accelerator_finds_its_neighbour() -> None:
-    assert "did you mean nvidia-h200" in refused(SMOLLM2, on("nvidia-h20")).message
+    assert "did you mean nvidia-h200" in refused(SMOLLM2, on("nvidia-h2000")).message
 
 
 def test_the_cpu_row_is_one_rank() -> None:

@@ -2,8 +2,9 @@
 
 import difflib
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -14,11 +15,20 @@ from llmservice_operator.errors import InvalidInputError
 CPU = "cpu"
 """The row that is the processor itself."""
 
+PCIE_BANDWIDTH_BYTES_PER_SECOND = 32e9
+"""One direction of 16 lanes of PCIe 4: what is assumed of a card whose row says nothing of its neighbours."""
+
+LARGEST_CARD_GIB = 4096.0
+"""More than any card has; a larger figure is a typing error."""
+
 _FIELDS = (
     "name", "memoryGiB", "memoryBandwidthBytesPerSecond", "bf16FlopsPerSecond", "fp8FlopsPerSecond",
     "computeCapability", "resourceName", "costPerHour", "maxPerNode", "deviceNameContains", "nodeLabels",
-    "evidence", "sources",
+    "evidence", "sources", "interconnectBandwidthBytesPerSecond",
 )  # fmt: skip
+
+
+_CAPABILITY = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +58,14 @@ class AcceleratorRow:
     """`measured` or `datasheet`."""
     max_per_node: int = 8
     """Cards of one node at most, where no node says otherwise."""
+    interconnect_bandwidth_bytes_per_second: float = PCIE_BANDWIDTH_BYTES_PER_SECOND
+    """One card's bandwidth to the others of its node, in one direction."""
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """CUDA's compute capability as (major, minor); None for what isn't NVIDIA's."""
+        match = _CAPABILITY.fullmatch(self.compute_capability or "")
+        return (int(match[1]), int(match[2])) if match else None
 
     @property
     def is_cpu(self) -> bool:
@@ -104,6 +122,18 @@ def find_row(catalogue: tuple[AcceleratorRow, ...], name: str) -> AcceleratorRow
     return next((row for row in catalogue if row.name == name), None)
 
 
+def with_memory(row: AcceleratorRow, total_gib: float) -> AcceleratorRow:
+    """The row with the memory that a user says the card has: GiB of 2^30 bytes, as CUDA reports its total.
+
+    Raises InvalidInputError for what is no size of a card.
+    """
+    if not 0.5 <= total_gib <= LARGEST_CARD_GIB:
+        raise InvalidInputError(
+            f"total_gib is {total_gib!r}; the card's memory in GiB, 0.5 to {LARGEST_CARD_GIB:g}, is expected"
+        )
+    return replace(row, memory_bytes=int(total_gib * (1 << 30)))
+
+
 def similar_names(catalogue: tuple[AcceleratorRow, ...], name: str) -> tuple[str, ...]:
     """Up to three row names that a mistyped one may have meant."""
     return tuple(difflib.get_close_matches(name, [row.name for row in catalogue], n=3, cutoff=0.5))
@@ -144,6 +174,13 @@ def _row(index: int, values: Any) -> AcceleratorRow:
         sources={str(key): str(value) for key, value in dict(values.get("sources") or {}).items()},
         evidence=evidence,
         max_per_node=int(_number(name, values, "maxPerNode", minimum=1.0, default=8.0)),
+        interconnect_bandwidth_bytes_per_second=_number(
+            name,
+            values,
+            "interconnectBandwidthBytesPerSecond",
+            minimum=1.0,
+            default=PCIE_BANDWIDTH_BYTES_PER_SECOND,
+        ),
     )
 
 

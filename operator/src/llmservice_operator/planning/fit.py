@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, memory_rules
+from llmservice_operator.perfmodel.formats import why_it_cannot_run
 from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE, CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
     GIB,
@@ -24,6 +25,7 @@ from llmservice_operator.perfmodel.shapes import StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.types import MemoryCorrection
 from llmservice_operator.planning.words import gib
 
@@ -80,7 +82,7 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
 
     Raises nothing: what cannot run is a Misfit.
     """
-    if (why := _cannot_run(case, candidate)) is not None:
+    if (why := cannot_compute(case, candidate.row)) is not None:
         return Misfit(
             candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why
         )
@@ -125,18 +127,6 @@ def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:
     if isinstance(best, Fit):
         return best
     return result if result.shortfall_bytes < best.shortfall_bytes else best
-
-
-def _cannot_run(case: Case, candidate: Candidate) -> str | None:
-    """A format that the card can't compute."""
-    capability = candidate.row.compute_capability or ""
-    old = re.fullmatch(r"(\d+)\.(\d+)", capability)
-    if old and int(old[1]) < 8 and case.gpu_dtype == "bfloat16":
-        return (
-            f"{candidate.row.name} (compute capability {capability}) can't compute in bfloat16; "
-            "set spec.engine.args.dtype to half"
-        )
-    return None
 
 
 def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
