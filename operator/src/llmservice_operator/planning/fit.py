@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, memory_rules
 from llmservice_operator.perfmodel.formats import why_it_cannot_run
+from llmservice_operator.perfmodel.calibration import Correction, calibrated
 from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE, CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
     GIB,
@@ -25,6 +26,7 @@ from llmservice_operator.perfmodel.shapes import StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.learnt import learnt
 from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.types import MemoryCorrection
 from llmservice_operator.planning.words import gib
@@ -53,6 +55,9 @@ class Fit:
     layout: CacheLayout
     rank_weights_bytes: int
     notes: tuple[str, ...] = ()
+    calibration_key: str = ""
+    calibration: Correction | None = None
+    """What earlier starts with these knobs changed in the account."""
 
     @property
     def concurrency(self) -> float:
@@ -227,6 +232,8 @@ def _lowered(case: Case) -> float:
 def _fit_batch(
     case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules, weights: int
 ) -> Fit | Misfit:
+    known = learnt(case, candidate, batch, rules, weights)
+    candidate = known.sized(candidate)
     utilization, blocked, note = _utilization(case, candidate, batch, rules)
     result = account(
         total_bytes=candidate.row.memory_bytes,
@@ -236,6 +243,8 @@ def _fit_batch(
         batch=batch,
         rules=rules,
     )
+    if known.correction is not None:
+        result = calibrated(result, known.correction)
     latent = any(cache.kind == "latent" for cache in case.model.caches if not isinstance(cache, StateCache))
     layout = cache_layout(
         case.model,
@@ -267,6 +276,8 @@ def _fit_batch(
         layout=layout,
         rank_weights_bytes=weights,
         notes=tuple(each for each in (note, margin_note) if each),
+        calibration_key=known.key,
+        calibration=known.correction,
     )
 
 

@@ -7,6 +7,7 @@ from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.fit import Fit, Misfit
+from llmservice_operator.planning.learnt import told
 from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
 from llmservice_operator.planning.words import gib, tokens
 
@@ -44,6 +45,8 @@ def plan_gpu(case: Case, fit: Fit, misfits: list[Misfit]) -> Plan:
         engine_version=case.inputs.engine_version,
         reasons=tuple(_reasons(case, fit, misfits)),
         warnings=(*case.warnings, *_warnings(case, fit)),
+        calibration_key=fit.calibration_key,
+        calibrated=() if fit.calibration is None else fit.calibration.changes,
     )
 
 
@@ -153,6 +156,8 @@ def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
             "for the context, graphs and growth outside of the budget"
         )
     reasons += list(fit.notes)
+    if fit.calibration is not None:
+        reasons.append(told(fit.calibration, fit.account))
     reasons.append(
         f"max_num_seqs {fit.batch.max_num_seqs}, max_num_batched_tokens {fit.batch.max_num_batched_tokens}: "
         f"the KV cache holds {fit.concurrency:.2f} requests of {tokens(fit.context)}"

@@ -31,6 +31,7 @@ def plan_from_json(values: Mapping[str, Any]) -> Plan:
     fields["knobs"] = Knobs(**_known(Knobs, values["knobs"]))
     fields["memory"] = tuple(MemoryTerm(**_known(MemoryTerm, each)) for each in values["memory"])
     fields["engine_args"] = tuple((name, value) for name, value in values["engine_args"])
+    fields["calibrated"] = tuple((name, change) for name, change in values.get("calibrated", ()))
     for name in ("reasons", "warnings"):
         fields[name] = tuple(values[name])
     return Plan(**fields)

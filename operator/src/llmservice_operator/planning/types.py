@@ -6,6 +6,7 @@ from typing import Any
 
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.calibration import NOTHING_KNOWN, Calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class PlanInputs:
     current_accelerator: str = ""
     """The row that the service runs on, where it does. It is kept as long as it may be used and fits: a cheaper one
     that has become visible is no reason to move."""
+    calibration: Calibration = NOTHING_KNOWN
+    """What earlier starts have measured, by situation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +118,10 @@ class Plan:
     """Further flags the plan itself needs, as in spec.engine.args: (flag, value); `true` is a bare switch."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    calibration_key: str = ""
+    """The situation that a report on this plan is a measurement of; empty: none is kept."""
+    calibrated: tuple[tuple[str, int], ...] = ()
+    """By how many bytes terms were changed for what earlier starts measured; `other` is in `non_torch`."""
 
 
 @dataclass(frozen=True, kw_only=True)
