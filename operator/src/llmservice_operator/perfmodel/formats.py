@@ -9,14 +9,23 @@ Capability = tuple[int, int]
 
 BFLOAT16_FROM: Capability = (8, 0)
 """Ampere (platforms/cuda.py, check_if_supports_dtype)."""
-_WEIGHTS_FROM: Mapping[str, Capability] = {
-    "fp8": (7, 5), "fbgemm_fp8": (8, 0), "compressed-tensors": (7, 0), "modelopt": (7, 5), "modelopt_mixed": (7, 5),
-    "mxfp4": (8, 0), "awq": (7, 5), "gptq": (6, 0), "bitsandbytes": (7, 0), "gguf": (6, 0),
-}  # fmt: skip
-"""`get_min_capability` of each method in vLLM 0.19 to 0.33 (layers/quantization)."""
-_WEIGHTS_FROM_BEFORE: Mapping[str, Capability] = {"fp8": (8, 0), "modelopt": (8, 0)}
-"""The same in 0.10.2, before Marlin ran on Turing."""
-_TURING_MARLIN = (0, 14, 0)
+_FIRST = (0, 0, 0)
+_WEIGHTS_FROM: Mapping[str, tuple[tuple[tuple[int, int, int], Capability], ...]] = {
+    "fp8": ((_FIRST, (8, 0)), ((0, 14, 0), (7, 5))),
+    "fbgemm_fp8": ((_FIRST, (8, 0)),),
+    "modelopt FP8": ((_FIRST, (8, 9)), ((0, 33, 0), (8, 0))),
+    "modelopt NVFP4": ((_FIRST, (8, 0)), ((0, 14, 0), (7, 5))),
+    "modelopt MXFP8": ((_FIRST, (10, 0)), ((0, 26, 0), (8, 0))),
+    "modelopt_mixed": ((_FIRST, (8, 9)), ((0, 33, 0), (7, 5))),
+    "mxfp4": ((_FIRST, (8, 0)),),
+    "compressed-tensors": ((_FIRST, (7, 0)),),
+    "awq": ((_FIRST, (7, 5)),),
+    "gptq": ((_FIRST, (6, 0)),),
+    "bitsandbytes": ((_FIRST, (7, 0)),),
+    "gguf": ((_FIRST, (6, 0)),),
+}
+"""`get_min_capability` of each method in vLLM 0.10.2, 0.19, 0.26 and 0.33 (layers/quantization): the least capability
+from a version on. Marlin runs on Turing from 0.14 on."""
 _KV_CACHE_FROM: Mapping[str, Capability] = {"fp8": (8, 0), "int8": (8, 0), "int4": (8, 0), "nvfp4": (10, 0)}
 """By the beginning of the dtype's name. FP8: FlashInfer from 8.0 on, FlashAttention 3 on 9.0, Triton from 8.9; NVFP4:
 FlashInfer's kernels for Blackwell (v1/attention/backends of 0.33)."""
@@ -72,7 +81,7 @@ def why_it_cannot_run(
 
 def _needed_for_weights(quantization: Quantization, engine_version: tuple[int, int, int]) -> Capability:
     method = quantization.method.removeprefix("online ").partition("_per_")[0]
-    before = _WEIGHTS_FROM_BEFORE.get(method)
-    if before is not None and engine_version < _TURING_MARLIN:
-        return before
-    return _WEIGHTS_FROM.get(method, (0, 0))
+    if method == "modelopt" and quantization.default is not None:
+        method = f"modelopt {quantization.default.name}"
+    reached = [least for since, least in _WEIGHTS_FROM.get(method, ()) if engine_version >= since]
+    return reached[-1] if reached else (0, 0)

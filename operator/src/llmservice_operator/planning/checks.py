@@ -16,6 +16,7 @@ from llmservice_operator.perfmodel.kv_cache import element_bytes
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization, read_quantization
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture
 from llmservice_operator.planning.case import DEFAULT_CONTEXT_FLOOR, Case, Switches, Wish, read_switches
+from llmservice_operator.planning.slices import visible
 from llmservice_operator.planning.types import MemoryCorrection, PlanInputs, Refusal
 from llmservice_operator.planning.words import tokens
 
@@ -55,7 +56,7 @@ def check_accelerator_visible(inputs: PlanInputs) -> Refusal | None:
             "spec.accelerator.types is empty and this operator may not see nodes: name the accelerator, "
             "such as [nvidia-l4], or [cpu]",
         )
-    if any(row.matches_node(node.labels) for row in inputs.catalogue for node in inputs.nodes):
+    if any(visible(row, node.labels) for row in inputs.catalogue for node in inputs.nodes):
         return None
     return refuse(
         Reason.NO_ACCELERATOR_SEEN,

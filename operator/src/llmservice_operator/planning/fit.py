@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, memory_rules
-from llmservice_operator.perfmodel.formats import why_it_cannot_run
 from llmservice_operator.perfmodel.calibration import Correction, calibrated
 from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE, CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
@@ -26,8 +25,8 @@ from llmservice_operator.perfmodel.shapes import StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
-from llmservice_operator.planning.learnt import learnt
 from llmservice_operator.planning.formats import cannot_compute
+from llmservice_operator.planning.learnt import learnt
 from llmservice_operator.planning.types import MemoryCorrection
 from llmservice_operator.planning.words import gib
 

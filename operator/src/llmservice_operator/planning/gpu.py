@@ -7,6 +7,7 @@ from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.fit import Fit, Misfit
+from llmservice_operator.planning.formats import format_notes
 from llmservice_operator.planning.learnt import told
 from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
 from llmservice_operator.planning.words import gib, tokens
@@ -170,7 +171,7 @@ def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
 
 
 def _warnings(case: Case, fit: Fit) -> list[str]:
-    warnings = []
+    warnings = list(format_notes(case, fit.candidate.row))
     if not fit.candidate.seen and case.inputs.nodes is not None:
         warnings.append(f"no visible node has {fit.candidate}: pods wait until one joins")
     exact = case.inputs.model.weights_bytes if case.inputs.model else None

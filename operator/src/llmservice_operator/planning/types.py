@@ -17,6 +17,8 @@ class NodeAccelerators:
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
     """Countable resources by name, such as `nvidia.com/gpu`; `cpu` in cores and `memory` in bytes too."""
+    free: Mapping[str, int] | None = None
+    """Of `allocatable` what no pod that is known of asks for; None: not known, all of it counts as free."""
 
 
 @dataclass(frozen=True, kw_only=True)
