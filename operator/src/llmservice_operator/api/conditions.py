@@ -33,6 +33,8 @@ class ConditionType(StrEnum):
     """What is wanted is there or getting there. False: it is stuck, for the reason given."""
     UP_TO_DATE = "UpToDate"
     """What runs is what this release would plan and render now. False is no fault: it offers a refresh."""
+    PLAN_ACCURATE = "PlanAccurate"
+    """What the engine measured is what was planned, within tolerance. Unknown before the first report."""
     SCALING_ACTIVE = "ScalingActive"
     """The operator sets the number of replicas. Told with spec.scaling, and where another manager sets it."""
 
@@ -170,6 +172,22 @@ class Reason(StrEnum):
     NOT_YET_PLANNED = "NotYetPlanned"
     """There is no revision to compare."""
 
+    # PlanAccurate
+    WITHIN_TOLERANCE = "WithinTolerance"
+    """Every term that the engine reports is as planned."""
+    NOT_YET_REPORTED = "NotYetReported"
+    """No engine of this revision has reported yet."""
+    REPORT_INCOMPLETE = "ReportIncomplete"
+    """The engine did not say what can be compared, most often in a version whose log lines are not known."""
+    ACCELERATOR_DIFFERS = "AcceleratorDiffers"
+    """The card has another amount of memory than its row of the catalogue says."""
+    KV_CACHE_OVER_PROMISED = "KvCacheOverPromised"
+    """The engine has less memory for the KV cache than was planned."""
+    MEMORY_DIFFERS = "MemoryDiffers"
+    """A term of the account is off; the message names it and says by how much."""
+    MEMORY_LEFT_UNUSED = "MemoryLeftUnused"
+    """The engine has more memory for the KV cache than was planned, beyond the plan's margin."""
+
     # ScalingActive
     WITHIN_BOUNDS = "WithinBounds"
     """The number of replicas is within spec.scaling and is kept."""
@@ -183,8 +201,8 @@ class Condition(StatusModel):
     """One condition, in the shape of `metav1.Condition`."""
 
     type: str = Field(min_length=1, max_length=63)
-    """Ready, Stalled, Planned, Available, Progressing, UpToDate or ScalingActive. All but Stalled
-    are good at True."""
+    """Ready, Stalled, Planned, Available, Progressing, UpToDate, PlanAccurate or ScalingActive. All but
+    Stalled are good at True."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: str = Field(min_length=1, max_length=63)

@@ -1,12 +1,13 @@
 """What is said of one service after its writes: status, events, and when to look again. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmservice_operator.api.conditions import Condition, ConditionType, find_condition, set_condition
 from llmservice_operator.api.labels import SERVICE_LABEL
 from llmservice_operator.api.status import EngineStatus, FailureStatus, LLMServiceStatus, RevisionStarts
+from llmservice_operator.clients.engine import EngineReport
 from llmservice_operator.controller.decide import Intent
 from llmservice_operator.controller.observed import Observed
 from llmservice_operator.controller.podstate import PodStage, PodState
@@ -64,6 +65,8 @@ def conclude(
         observed=observed, intent=intent, summary=summary, problems=problems, last_failure=last_failure
     )
     before = observed.status
+    engine = _engine(observed, intent, now)
+    situation = replace(situation, engine=engine)
     status = before.model_copy(
         update={
             "observed_generation": observed.generation,
@@ -73,7 +76,7 @@ def conclude(
             "selector": f"{SERVICE_LABEL}={observed.key.name}",
             "address": _address(observed),
             "plan": plan_status(active) if active is not None else before.plan,
-            "engine": _engine(observed, intent, now),
+            "engine": engine,
             "start": start_status(_starting(summary), _records(observed, intent), now),
             "last_failure": last_failure,
             "conditions": _conditions(situation, now),
@@ -102,16 +105,27 @@ def _records(observed: Observed, intent: Intent) -> tuple[RevisionStarts, ...]:
 
 
 def _engine(observed: Observed, intent: Intent, now: float) -> EngineStatus | None:
-    """The report of a ready engine of the active revision, once for each revision."""
+    """The report of the newest start of the active revision: each start is told once, whoever asks again."""
     active, before = intent.selection.active, observed.status.engine
-    if active is None or (before is not None and before.revision == active.name):
+    if active is None:
         return before
     reports = [
         pod.report
         for pod in observed.pods
         if pod.report is not None and pod.report.phase == "Ready" and pod.revision == active.name
     ]
-    return engine_status(reports[0], active.plan, now) if reports else before
+    newest = max(reports, key=lambda each: each.ready_at or 0.0, default=None)
+    if newest is None or (before is not None and _told(before, newest, active.name)):
+        return before
+    return engine_status(newest, active.plan, now)
+
+
+def _told(before: EngineStatus, report: EngineReport, revision: str) -> bool:
+    """Whether the status tells of this start, or of a later one, already."""
+    if before.revision != revision:
+        return False
+    taken_at = before.reported_at.timestamp() if before.reported_at is not None else 0.0
+    return report.ready_at is None or report.ready_at <= taken_at
 
 
 def _starting(summary: Summary) -> PodState | None:
@@ -153,7 +167,8 @@ def _sayings(before: Iterable[Condition], after: Iterable[Condition], intent: In
         old = find_condition(before, ConditionType(condition.type))
         if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
             continue
-        saying = _saying(condition)
+        # A plan that holds at its first report is as it should be; one that holds again is news.
+        saying = _saying(condition, first=old is None or old.status == "Unknown")
         if saying is not None and all(saying.reason != each.reason for each in sayings):
             sayings.append(saying)
     return tuple(sayings)
@@ -172,13 +187,16 @@ def _rollout_sayings(intent: Intent) -> Iterable[Saying]:
         yield Saying(type="Warning", reason="PlanCorrected", message=message)
 
 
-def _saying(condition: Condition) -> Saying | None:
+def _saying(condition: Condition, *, first: bool) -> Saying | None:
     if condition.type in (ConditionType.READY, ConditionType.PLANNED) and condition.status == "True":
+        return Saying(type="Normal", reason=condition.reason, message=condition.message)
+    if condition.type == ConditionType.PLAN_ACCURATE and condition.status == "True" and not first:
         return Saying(type="Normal", reason=condition.reason, message=condition.message)
     bad = {
         ConditionType.STALLED: "True",
         ConditionType.PLANNED: "False",
         ConditionType.PROGRESSING: "False",
+        ConditionType.PLAN_ACCURATE: "False",
         ConditionType.SCALING_ACTIVE: "False",
     }
     if bad.get(ConditionType(condition.type)) == condition.status:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -37,6 +38,9 @@ CREATION_SECONDS = 15.0
 """A pod whose containers are not made after so long may wait for a volume's source."""
 MAX_REPORTS = 16
 """Pods whose supervisor is asked in one reconcile, the oldest first."""
+NEW_START_SECONDS = 120.0
+"""Every start is a measurement: so long its report is asked for, until it was read."""
+MAX_REMEMBERED_STARTS = 8192
 
 
 class ObjectStore(Protocol):
@@ -82,6 +86,8 @@ class Gatherer:
         self._clock = clock
         self._settings = settings
         self._nodes: tuple[object, SeenNodes] | None = None
+        self._reported: OrderedDict[tuple[Key, str, int], None] = OrderedDict()
+        """Starts whose report was read; what is forgotten at a restart is read again, and counted once all the same."""
 
     async def gather(self, key: Key) -> Observed | None:
         """What is known of this service now; None where it does not exist or is being deleted.
@@ -171,7 +177,19 @@ class Gatherer:
         now = self._clock.now()
         pods = self._store.owned("Pod", key)
         bare = [read_pod(pod, None, now) for pod in pods]
-        return await self._ask(pods, bare, _worth_asking(bare, status))
+        new = frozenset(pod.name for pod in bare if self._is_new(key, pod, now))
+        states = await self._ask(pods, bare, _worth_asking(bare, status, new))
+        for pod in states:
+            if pod.report is not None and pod.report.phase == "Ready":
+                self._reported[key, pod.name, pod.restarts] = None
+        while len(self._reported) > MAX_REMEMBERED_STARTS:
+            self._reported.popitem(last=False)
+        return states
+
+    def _is_new(self, key: Key, pod: PodState, now: float) -> bool:
+        """Whether the pod became ready just now and its report was not read yet."""
+        fresh = pod.ready_since is not None and now - pod.ready_since < NEW_START_SECONDS
+        return fresh and (key, pod.name, pod.restarts) not in self._reported
 
     async def _ask(
         self, pods: Sequence[Mapping[str, Any]], bare: Sequence[PodState], asked: frozenset[str]
@@ -261,13 +279,14 @@ def _correction(manifest: Mapping[str, Any]) -> MemoryCorrection | None:
         ) from error
 
 
-def _worth_asking(pods: list[PodState], status: LLMServiceStatus) -> frozenset[str]:
-    """Pods on their way, and one ready pod of each revision that the status has no report of."""
+def _worth_asking(pods: list[PodState], status: LLMServiceStatus, new: frozenset[str]) -> frozenset[str]:
+    """Pods on their way, those whose start is new, and one ready pod of each revision without a report."""
     starting = [pod for pod in pods if pod.stage == PodStage.STARTING]
     reported = status.engine.revision if status.engine is not None else ""
     ready = {pod.revision: pod for pod in pods if pod.stage == PodStage.READY and pod.revision != reported}
-    wanted = sorted((*starting, *ready.values()), key=lambda pod: (pod.created_at, pod.name))
-    return frozenset(pod.name for pod in wanted[:MAX_REPORTS])
+    fresh = [pod for pod in pods if pod.name in new]
+    wanted = sorted((*starting, *fresh, *ready.values()), key=lambda pod: (pod.created_at, pod.name))
+    return frozenset(tuple(dict.fromkeys(pod.name for pod in wanted))[:MAX_REPORTS])
 
 
 def _volume_sources(pod_spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -77,6 +77,8 @@ class PodState:
     restarts: int = 0
     """Restarts of the engine's container."""
     engine_started_at: float | None = None
+    ready_since: float | None = None
+    """When a ready pod became so, in seconds since the Unix epoch."""
     trouble: Trouble | None = None
     report: EngineReport | None = None
     """What the supervisor said now, of this very revision."""
@@ -126,6 +128,9 @@ def read_pod(pod: Mapping[str, Any], report: EngineReport | None, now: float) ->
         created_at=_seconds(metadata.get("creationTimestamp")) or now,
         restarts=int(view.engine.get("restartCount") or 0),
         engine_started_at=_seconds(running.get("startedAt")),
+        ready_since=_seconds(view.conditions.get("Ready", {}).get("lastTransitionTime"))
+        if stage == PodStage.READY
+        else None,
         trouble=trouble,
         report=report,
     )

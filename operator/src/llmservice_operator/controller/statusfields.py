@@ -1,6 +1,5 @@
 """The parts of the status that are not conditions: plan, engine, start, last failure. Pure."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from llmservice_operator.api.conditions import timestamp
@@ -10,7 +9,6 @@ from llmservice_operator.api.status import (
     EngineStatus,
     FailureStatus,
     KnobsStatus,
-    MemoryComparison,
     MemoryTermStatus,
     PlanStatus,
     RevisionStarts,
@@ -19,6 +17,7 @@ from llmservice_operator.api.status import (
     WeightsProgress,
 )
 from llmservice_operator.clients.engine import EngineReport
+from llmservice_operator.controller.accuracy import comparisons
 from llmservice_operator.controller.podstate import PodState
 from llmservice_operator.controller.proving import failed_start
 from llmservice_operator.planning.types import Plan
@@ -29,15 +28,6 @@ MAX_REASONS = 24
 MAX_WARNINGS = 16
 MAX_TERMS = 16
 MAX_DEVICES = 16
-
-REPORTED_TERMS: Mapping[str, str] = {
-    "weights": "weightsBytes",
-    "activation": "activationBytes",
-    "non_torch": "nonTorchBytes",
-    "cuda_graphs": "cudaGraphBytes",
-    "kv_cache": "kvCacheBytes",
-}
-"""Terms of the plan and the keys of the supervisor's report that say the same."""
 
 
 def plan_status(revision: Revision) -> PlanStatus:
@@ -90,7 +80,7 @@ def engine_status(report: EngineReport, plan: Plan, now: float) -> EngineStatus:
         max_model_len=_whole(said.get("maxModelLen")),
         kv_cache_tokens=_whole(said.get("kvCacheTokens")),
         max_concurrency=said.get("maxConcurrency"),
-        memory=_comparisons(said, plan),
+        memory=comparisons(said, plan),
         start=tuple(
             StartPhase(name=name, seconds=round(seconds, 1))
             for name, seconds in report.step_seconds[:MAX_TERMS]
@@ -152,29 +142,6 @@ def _weights(report: EngineReport | None, now: float) -> WeightsProgress | None:
         bytes_per_second=load.bytes_per_second,
         expected_at=None if left is None else datetime.fromtimestamp(int(now + left), tz=UTC),
     )
-
-
-def _comparisons(said: Mapping[str, float], plan: Plan) -> tuple[MemoryComparison, ...]:
-    planned = {term.name: term.size_bytes for term in plan.memory}
-    rows = [(name, planned.get(name), said.get(key)) for name, key in REPORTED_TERMS.items()]
-    rows.append(("requested", plan.requested_bytes, said.get("requestedBytes")))
-    rows.append(("total", plan.total_bytes, said.get("totalBytes")))
-    return tuple(
-        MemoryComparison(
-            name=name,
-            planned_bytes=wanted,
-            actual_bytes=_whole(actual),
-            error_percent=_error_percent(wanted, actual),
-        )
-        for name, wanted, actual in rows
-        if actual is not None
-    )
-
-
-def _error_percent(planned: int | None, actual: float | None) -> float | None:
-    if not planned or not actual:
-        return None  # planned at 0: this version does not charge it to the budget, so there is nothing to be wrong by
-    return round(100.0 * (planned - actual) / actual, 1)
 
 
 def _whole(value: float | None) -> int | None:

@@ -3,6 +3,8 @@
 Planned       is there a plan for what the user says now?
 Available     does a replica answer?
 Progressing   is what is wanted there, or getting there?
+UpToDate      is what runs what would be planned now?
+PlanAccurate  did the engine measure what was planned?
 Ready         the summary
 Stalled       is a person needed?
 """
@@ -12,7 +14,8 @@ from dataclasses import dataclass
 
 from llmservice_operator.api.conditions import ConditionStatus, ConditionType, Reason
 from llmservice_operator.api.labels import REFRESH_ANNOTATION
-from llmservice_operator.api.status import FailureStatus
+from llmservice_operator.api.status import EngineStatus, FailureStatus
+from llmservice_operator.controller.accuracy import finding
 from llmservice_operator.controller.decide import Intent
 from llmservice_operator.controller.failures import PLANNED_MEMORY_CLASSES
 from llmservice_operator.controller.observed import Observed
@@ -54,6 +57,8 @@ class Situation:
     summary: Summary
     problems: tuple[WriteProblem, ...]
     last_failure: FailureStatus | None
+    engine: EngineStatus | None = None
+    """The engine's report, as the status is to tell it."""
 
 
 def conditions_of(situation: Situation) -> dict[ConditionType, Verdict]:
@@ -67,6 +72,7 @@ def conditions_of(situation: Situation) -> dict[ConditionType, Verdict]:
         ConditionType.AVAILABLE: _available(situation),
         ConditionType.PROGRESSING: progressing,
         ConditionType.UP_TO_DATE: _up_to_date(situation),
+        ConditionType.PLAN_ACCURATE: _plan_accurate(situation),
     }
     scaling = _scaling_active(situation)
     return verdicts if scaling is None else {**verdicts, ConditionType.SCALING_ACTIVE: scaling}
@@ -322,6 +328,15 @@ def _up_to_date(situation: Situation) -> Verdict:
         message=f"this release would change: {told_differences(selection.differences)}; to take it, which restarts the "
         f"pods, set the annotation {REFRESH_ANNOTATION} to a new text",
     )
+
+
+def _plan_accurate(situation: Situation) -> Verdict:
+    active = situation.intent.selection.active
+    if active is None:
+        return Verdict(status="Unknown", reason=Reason.NOT_YET_PLANNED)
+    found = finding(situation.engine, active.plan, active.name)
+    status: ConditionStatus = "Unknown" if found.accurate is None else "True" if found.accurate else "False"
+    return Verdict(status=status, reason=found.reason, message=found.message)
 
 
 def _scaling_active(situation: Situation) -> Verdict | None:
