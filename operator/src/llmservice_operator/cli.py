@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from llmservice_operator.version import __version__
 
 COMMANDS = {
+    "estimate": (
+        "llmservice_operator.cli_estimate",
+        "memory and speed of the engine with given arguments, offline",
+    ),
     "plan": ("llmservice_operator.cli_plan", "print the plan of an LLMService, offline"),
     "run": ("llmservice_operator.cli_run", "run the operator"),
 }

@@ -1,16 +1,23 @@
-"""Reading of what people give to `llmservice plan`: bounded, and with one line of words for whatever cannot be used."""
+"""Reading of what people give to the commands: bounded, and with one line of words for whatever cannot be used."""
 
 import json
 import os
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import yaml
 
 from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.perfmodel.accelerators import (
+    AcceleratorRow,
+    builtin_catalogue_text,
+    load_catalogue,
+    merge_catalogues,
+)
 
+CONFIG_KEY, QUANT_KEY, CATALOGUE_KEY = "config.json", "hf_quant_config.json", "accelerators.yaml"
 LARGEST_FILE_BYTES = 16 << 20
 LARGEST_DOCUMENT_VALUES = 250_000
 """Values of a file with all its aliases unfolded: a few lines of nested ones unfold to billions."""
@@ -148,3 +155,48 @@ def json_object(text: Any, what: str) -> dict[str, Any]:
 
 def _named(value: object) -> str:
     return type(value).__name__
+
+
+def read_catalogue(path: Path | None) -> tuple[AcceleratorRow, ...]:
+    """The built-in rows with those of a file (plain, or a ConfigMap that has them under accelerators.yaml)."""
+    builtin = load_catalogue(builtin_catalogue_text())
+    if path is None:
+        return builtin
+    text = read_text(path)
+    for each in yaml_objects(text, str(path)):
+        if each.get("kind") == "ConfigMap":
+            text = str(member(each, "data", str(path)).get(CATALOGUE_KEY, ""))
+    return merge_catalogues(builtin, load_catalogue(text))
+
+
+def config_texts(path: Path) -> tuple[dict[str, str], str]:
+    """The texts of a config.json, or of the folder that has one, with hf_quant_config.json; and the file's name.
+
+    Raises InvalidInputError.
+    """
+    folder, file = (path, path / CONFIG_KEY) if path.is_dir() else (path.parent, path)
+    texts = {CONFIG_KEY: read_text(file)}
+    if (folder / QUANT_KEY).is_file():
+        texts[QUANT_KEY] = read_text(folder / QUANT_KEY)
+    return texts, str(file)
+
+
+def read_config(texts: Mapping[Any, Any], *, source: str) -> dict[str, Any]:
+    """config.json with hf_quant_config.json, where that is apart, as `quantization_config`."""
+    if CONFIG_KEY not in texts:
+        has = ", ".join(sorted(map(str, texts))) or "none"
+        raise InvalidInputError(f"{source} has no key {CONFIG_KEY}; it has {has[:300]}")
+    config = json_object(texts[CONFIG_KEY], f"{source}: {CONFIG_KEY}")
+    if QUANT_KEY in texts and "quantization_config" not in config:
+        config["quantization_config"] = json_object(texts[QUANT_KEY], f"{source}: {QUANT_KEY}")
+    return config
+
+
+def print_while_read(write: Callable[[], None]) -> None:
+    """Print to the end, or until whoever reads has seen enough (`| head`)."""
+    try:
+        write()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more when it ends; what is left must not go into the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,22 +13,24 @@ import yaml
 from llmservice_operator.api.labels import KIND
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.api.validation import check_object
-from llmservice_operator.cli_documents import json_object, member, read_text, yaml_objects
+from llmservice_operator.cli_documents import (
+    config_texts,
+    member,
+    print_while_read,
+    read_catalogue,
+    read_config,
+    read_text,
+    yaml_objects,
+)
 from llmservice_operator.engines.versions import version_from_image
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.perfmodel.accelerators import (
-    AcceleratorRow,
-    builtin_catalogue_text,
-    load_catalogue,
-    merge_catalogues,
-)
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.planning.explain import explain, explain_refusal
 from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.serialize import plan_to_json
 from llmservice_operator.planning.types import ModelFacts, PlanInputs, Refusal
 from llmservice_operator.settings import DEFAULT_ENGINE_IMAGES
 
-CONFIG_KEY, QUANT_KEY, CATALOGUE_KEY = "config.json", "hf_quant_config.json", "accelerators.yaml"
 REFUSED, UNUSABLE = 1, 2
 
 
@@ -74,21 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
         document = read_documents(read_text(arguments.filename))
         catalogue = read_catalogue(arguments.catalogue)
         results = [_plan(each, document, catalogue, arguments) for each in document.services]
-        _print_while_read(results, arguments.output)
+        print_while_read(lambda: _print(results, arguments.output))
     except (InvalidInputError, OSError) as error:
         print(f"llmservice plan: {error}", file=sys.stderr)
         return UNUSABLE
     return REFUSED if any(isinstance(result, Refusal) for _, result in results) else 0
-
-
-def _print_while_read(results: list[tuple[str, Any]], output: str) -> None:
-    """Print to the end, or until whoever reads has seen enough (`| head`)."""
-    try:
-        _print(results, output)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes once more when it ends; what is left must not go into the pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print(results: list[tuple[str, Any]], output: str) -> None:
@@ -125,18 +116,6 @@ def read_documents(text: str) -> Document:
     if not document.services:
         raise InvalidInputError(f"the file has no object of kind {KIND}")
     return document
-
-
-def read_catalogue(path: Path | None) -> tuple[AcceleratorRow, ...]:
-    """The built-in rows with those of a file (plain, or a ConfigMap that has them under accelerators.yaml)."""
-    builtin = load_catalogue(builtin_catalogue_text())
-    if path is None:
-        return builtin
-    text = read_text(path)
-    for each in yaml_objects(text, str(path)):
-        if each.get("kind") == "ConfigMap":
-            text = str(member(each, "data", str(path)).get(CATALOGUE_KEY, ""))
-    return merge_catalogues(builtin, load_catalogue(text))
 
 
 def _plan(
@@ -192,19 +171,10 @@ def _model(spec: LLMServiceSpec, document: Document, config: Path | None) -> Mod
 
 def model_from_path(path: Path) -> ModelFacts:
     """The facts of a config.json, or of a folder with one. Raises InvalidInputError or OSError."""
-    folder, file = (path, path / CONFIG_KEY) if path.is_dir() else (path.parent, path)
-    texts = {CONFIG_KEY: read_text(file)}
-    if (folder / QUANT_KEY).is_file():
-        texts[QUANT_KEY] = read_text(folder / QUANT_KEY)
-    return model_from_texts(texts, source=str(file))
+    texts, source = config_texts(path)
+    return model_from_texts(texts, source=source)
 
 
 def model_from_texts(texts: Mapping[Any, Any], *, source: str) -> ModelFacts:
     """The facts of config.json and, where it is apart, hf_quant_config.json."""
-    if CONFIG_KEY not in texts:
-        has = ", ".join(sorted(map(str, texts))) or "none"
-        raise InvalidInputError(f"{source} has no key {CONFIG_KEY}; it has {has[:300]}")
-    config = json_object(texts[CONFIG_KEY], f"{source}: {CONFIG_KEY}")
-    if QUANT_KEY in texts and "quantization_config" not in config:
-        config["quantization_config"] = json_object(texts[QUANT_KEY], f"{source}: {QUANT_KEY}")
-    return ModelFacts(config=config, source=source)
+    return ModelFacts(config=read_config(texts, source=source), source=source)

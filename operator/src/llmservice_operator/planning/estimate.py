@@ -1,0 +1,190 @@
+"""The engine with exactly these arguments: what its memory account says, whether it starts, how fast it is.
+
+    estimate(EstimateInputs(config=..., card=row, engine_version="0.26.0", flags=(("tp", "2"),))) -> Estimate
+
+No margin: the best guess of what the engine itself prints. `Estimate.to_json()` is what `llmservice estimate -o json`
+prints. The plan (`planning.plan`) chooses settings instead, and keeps a margin.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from llmservice_operator.engines.flags import Given, read_flags
+from llmservice_operator.engines.versions import Version, known_version
+from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.perfmodel.accelerators import LARGEST_CARD_GIB, AcceleratorRow, with_memory
+from llmservice_operator.perfmodel.architecture import read_architecture
+from llmservice_operator.perfmodel.config_reader import ConfigError
+from llmservice_operator.perfmodel.memory import GIB
+from llmservice_operator.perfmodel.quantization import read_quantization
+from llmservice_operator.perfmodel.shapes import Architecture
+from llmservice_operator.planning.estimate_cpu import estimate_cpu
+from llmservice_operator.planning.estimate_gpu import estimate_gpu
+from llmservice_operator.planning.estimate_settings import Resolver, Settings
+from llmservice_operator.planning.estimate_types import (
+    Arrival,
+    Estimate,
+    EstimateInputs,
+    KvCache,
+    Memory,
+    Outcome,
+)
+
+__all__ = ["Arrival", "Estimate", "EstimateInputs", "KvCache", "Memory", "estimate"]
+
+CARD_FLAGS = ("total_gib", "free_gib")
+"""Not vLLM's: they describe the card. All of its memory as CUDA reports it (on the CPU row the container's limit), and
+what of it is free before the engine starts."""
+
+
+def estimate(inputs: EstimateInputs) -> Estimate:
+    """The engine's own account at these arguments.
+
+    Raises InvalidInputError for a flag, a value, a card or a config that can't be used.
+    """
+    note = known_version(_full_version(inputs.engine_version))
+    described = _described(inputs.flags)
+    given = read_flags([each for each in inputs.flags if _plain(each[0]) not in CARD_FLAGS], note.version)
+    card = _card(inputs.card, described.get("total_gib"))
+    model, settings = _resolve(inputs, given, note.version, card)
+    free = described.get("free_gib")
+    if card.is_cpu:
+        outcome = estimate_cpu(model, settings)
+    else:
+        outcome = estimate_gpu(model, settings, free_bytes=None if free is None else int(free * GIB))
+    warnings = (note.warning, *outcome.problems, *outcome.warnings, *settings.notes, *given.notes)
+    return Estimate(
+        memory=Memory(**outcome.memory),
+        kv_cache=KvCache(**outcome.kv_cache),
+        fits=not outcome.problems,
+        shortfall_bytes=outcome.shortfall_bytes,
+        warnings=tuple(each for each in warnings if each),
+        explain=outcome.explain,
+        settings=_shown(settings, outcome),
+        speed=_speed(inputs, model, settings, outcome),
+    )
+
+
+def _full_version(text: str) -> str:
+    """`0.22` is the first release of its line."""
+    parts = text.strip().removeprefix("v").split(".")
+    return f"{text.strip()}.0" if len(parts) == 2 and all(part.isdigit() for part in parts) else text
+
+
+def _resolve(
+    inputs: EstimateInputs, given: Given, version: Version, card: AcceleratorRow
+) -> tuple[Architecture, Settings]:
+    config = _overridden(inputs.config, given.values)
+    try:
+        model, quantization = read_architecture(config), read_quantization(config)
+    except ConfigError as error:
+        raise InvalidInputError(str(error)) from error
+    resolver = Resolver(
+        flags=given.values,
+        env=inputs.env,
+        version=version,
+        entry_point=inputs.entry_point,
+        card=card,
+        model=model,
+        quantization=quantization,
+    )
+    return model, resolver.resolve()
+
+
+def _overridden(config: Mapping[str, Any], flags: Mapping[str, Any]) -> Mapping[str, Any]:
+    """config.json with `--hf-overrides` and `--rope-scaling`; nested objects are merged."""
+    changes = dict(flags.get("hf_overrides") or {})
+    if "rope_scaling" in flags:
+        changes["rope_scaling"] = flags["rope_scaling"]
+    merged = dict(config)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = {**merged[key], **value} if both else value
+    return merged
+
+
+def _plain(name: str) -> str:
+    return name.strip().lstrip("-").replace("-", "_")
+
+
+def _described(flags: tuple[tuple[str, str | None], ...]) -> dict[str, float]:
+    """total_gib and free_gib, where they are given."""
+    found = {}
+    for name, text in flags:
+        if (flag := _plain(name)) not in CARD_FLAGS:
+            continue
+        try:
+            value = float(text or "")
+        except ValueError:
+            value = math.nan
+        if not 0 < value <= LARGEST_CARD_GIB:
+            raise InvalidInputError(
+                f"--set {flag}={text}: GiB of memory are expected, more than 0 and at most {LARGEST_CARD_GIB:,.0f}"
+            )
+        found[flag] = value
+    return found
+
+
+def _card(row: AcceleratorRow | None, total_gib: float | None) -> AcceleratorRow:
+    """The row, with the memory that is given in place of its own."""
+    if row is None:
+        if total_gib is None:
+            raise InvalidInputError(
+                "no card is named: give --accelerator NAME, or describe one by --set total_gib=GIB"
+            )
+        row = _UNNAMED
+    if total_gib is not None:
+        return with_memory(row, total_gib)
+    if row.is_cpu:
+        raise InvalidInputError("--accelerator cpu: give the container's memory limit by --set total_gib=GIB")
+    return row
+
+
+_UNNAMED = AcceleratorRow(
+    name="described",
+    memory_bytes=0,
+    memory_bandwidth_bytes_per_second=0.0,
+    bf16_flops_per_second=0.0,
+    fp8_flops_per_second=None,
+    compute_capability=None,
+    resource_name="",
+    node_labels=(),
+    device_name_contains=(),
+    cost_per_hour=0.0,
+    sources={"memory": "--set total_gib"},
+    evidence="datasheet",
+)
+"""A card of which only the memory is known."""
+
+
+def _shown(settings: Settings, outcome: Outcome) -> dict[str, Any]:
+    """The settings that people look for, by vLLM's names."""
+    return {
+        "engine_version": ".".join(str(part) for part in settings.version),
+        "accelerator": settings.card.name,
+        "max_model_len": outcome.max_model_len,
+        "max_num_seqs": settings.max_num_seqs,
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "gpu_memory_utilization": settings.utilization,
+        "tensor_parallel_size": settings.tensor_parallel_size,
+        "pipeline_parallel_size": settings.pipeline_parallel_size,
+        "data_parallel_size": settings.data_parallel_size,
+        "dtype": settings.dtype,
+        "kv_cache_dtype": settings.kv_cache_dtype,
+        "quantization": settings.quantization.method,
+        "enable_prefix_caching": settings.prefix_caching,
+        "enforce_eager": settings.enforce_eager,
+        "model_runner": "V2" if settings.v2 else "V1",
+    }
+
+
+def _speed(
+    inputs: EstimateInputs, model: Architecture, settings: Settings, outcome: Outcome
+) -> dict[str, Any] | None:
+    """Times, where some were asked for. The speed model is imported only then."""
+    if not (inputs.prefill or inputs.decode or inputs.arrival):
+        return None
+    from llmservice_operator.planning.estimate_speed import speed_json  # noqa: PLC0415
+
+    return speed_json(inputs, model, settings, outcome)

@@ -1,0 +1,226 @@
+"""The account of one accelerator at given settings, and every reason why the start would fail there."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from llmservice_operator.perfmodel.formats import why_it_cannot_run
+from llmservice_operator.perfmodel.kv_cache import bytes_per_token
+from llmservice_operator.perfmodel.memory import context_bytes, outside_bytes, outside_start_bytes
+from llmservice_operator.perfmodel.quantization import UNQUANTIZED
+from llmservice_operator.perfmodel.shapes import Architecture
+from llmservice_operator.perfmodel.weights import rank_weight_bytes
+from llmservice_operator.planning.estimate_settings import Settings
+from llmservice_operator.planning.estimate_trial import Trial, cache_settings, make_trial
+from llmservice_operator.planning.estimate_types import Outcome
+from llmservice_operator.planning.estimate_words import explain_gpu
+from llmservice_operator.planning.words import gib, tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One reason why the start fails, and how many bytes are missing; 0: it isn't memory."""
+
+    text: str
+    shortfall_bytes: int = 0
+
+
+def estimate_gpu(model: Architecture, settings: Settings, *, free_bytes: int | None) -> Outcome:
+    """The account of one rank, and whether the start survives."""
+    trial = make_trial(model, settings, free_bytes=free_bytes)
+    problems = [each for check in CHECKS if (each := check(trial)) is not None]
+    return Outcome(
+        memory=_memory(trial),
+        kv_cache=_kv_cache(trial),
+        max_model_len=trial.length,
+        problems=tuple(each.text for each in problems),
+        shortfall_bytes=max((each.shortfall_bytes for each in problems), default=0),
+        warnings=tuple(_warnings(trial)),
+        explain=explain_gpu(trial),
+    )
+
+
+def _memory(trial: Trial) -> dict[str, int]:
+    held = trial.account
+    kv_cache = max(0, trial.available)
+    if trial.settings.blocks_override is not None:
+        kv_cache = trial.settings.blocks_override * trial.layout.bytes_per_block
+    return {
+        "total_bytes": held.total,
+        "requested_bytes": held.requested,
+        "weights_bytes": held.weights + held.extras,
+        "activation_bytes": held.activation,
+        "non_torch_bytes": held.non_torch,
+        "cuda_graph_bytes": held.graphs,
+        "cuda_graph_charged_bytes": held.graphs_charged,
+        "kv_cache_bytes": kv_cache,
+        "outside_budget_bytes": held.outside,
+    }
+
+
+def _kv_cache(trial: Trial) -> dict[str, Any]:
+    length = trial.length or 1
+    concurrency = trial.blocks / trial.layout.blocks_per_request(length)
+    return {
+        "tokens": int(concurrency * length),
+        "blocks": trial.blocks,
+        "block_size": trial.layout.block_size,
+        "bytes_per_token": bytes_per_token(trial.model, cache_settings(trial.settings)),
+        "max_concurrency": concurrency,
+    }
+
+
+def _cannot_run(trial: Trial) -> Problem | None:
+    """A format that the card can't compute in."""
+    settings = trial.settings
+    why = why_it_cannot_run(
+        settings.card,
+        dtype=settings.dtype,
+        kv_cache_dtype=settings.kv_cache_dtype,
+        quantization=settings.quantization,
+        engine_version=settings.version,
+    )
+    if why is None:
+        return None
+    words = {"spec.engine.args.dtype": "dtype", "spec.engine.kvCacheDtype": "kv_cache_dtype"}
+    for said, flag in words.items():
+        why = why.replace(said, flag)
+    return Problem(text=why)
+
+
+def _not_free(trial: Trial) -> Problem | None:
+    """`Free memory on device ... is less than desired GPU memory utilization` (v1/worker/utils.py)."""
+    if trial.free_bytes is None:
+        return None
+    free = trial.free_bytes - context_bytes(trial.batch)
+    missing = trial.account.requested - free
+    if missing <= 0:
+        return None
+    highest = max(0.0, free / trial.account.total)
+    return Problem(
+        text=f"free memory of {gib(free)} is less than the requested {gib(trial.account.requested)}; "
+        f"gpu_memory_utilization of {int(highest * 100) / 100:g} would pass",
+        shortfall_bytes=missing,
+    )
+
+
+def _loading_peak(trial: Trial) -> Problem | None:
+    """A checkpoint that is quantised while loading is on the card in 16 bits first."""
+    if not trial.settings.quantization.online:
+        return None
+    whole = rank_weight_bytes(
+        trial.model,
+        UNQUANTIZED,
+        dtype=trial.settings.dtype,
+        tensor_parallel_size=trial.settings.tensor_parallel_size,
+    )
+    missing = whole - trial.settings.cpu_offload_bytes - trial.account.total + context_bytes(trial.batch)
+    if missing <= 0:
+        return None
+    return Problem(
+        text=f"the weights of {gib(whole)} are loaded in 16 bits before they are quantised: {gib(missing)} short; "
+        "take a quantised checkpoint",
+        shortfall_bytes=missing,
+    )
+
+
+def _weights_too_large(trial: Trial) -> Problem | None:
+    """The weights alone exceed the card: the load dies."""
+    held = trial.account
+    missing = held.weights + held.extras + context_bytes(trial.batch) - held.total
+    if missing <= 0:
+        return None
+    return Problem(
+        text=f"the weights of {gib(held.weights + held.extras)} exceed the card of {gib(held.total)}: "
+        f"{gib(missing)} short; take more ranks, a larger card or quantised weights",
+        shortfall_bytes=missing,
+    )
+
+
+def _no_room_outside(trial: Trial) -> Problem | None:
+    """Context, graphs, workspace and the sampler's warm-up find no room beside the budget."""
+    held = trial.account
+    needed = outside_start_bytes(trial.model, trial.batch, trial.rules)
+    left = held.total - held.requested
+    if trial.settings.kv_cache_bytes is not None:
+        left = held.total - _budget_used(trial)
+    if needed <= left:
+        return None
+    limit = max(0.0, int((1 - needed / held.total) * 100) / 100)
+    return Problem(
+        text=f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} outside of the engine's "
+        f"budget, and the start needs {gib(needed)} there (context, graphs, workspace, sampler): "
+        f"it dies in its warm-up; at most {limit:g} can start",
+        shortfall_bytes=needed - left,
+    )
+
+
+def _budget_used(trial: Trial) -> int:
+    held = trial.account
+    return held.weights + held.extras + held.activation + held.non_torch + max(0, trial.available)
+
+
+def _pool_too_small(trial: Trial) -> Problem | None:
+    """`No available memory for the cache blocks`, or not enough for one request (kv_cache_planning.py)."""
+    length = trial.settings.max_model_len or 1
+    needed = trial.layout.needed_bytes(length)
+    available = trial.available
+    if trial.settings.blocks_override is not None:
+        available = trial.settings.blocks_override * trial.layout.bytes_per_block
+    if needed <= available:
+        return None
+    if available <= 0:
+        rest = "weights, activation and the rest take the whole budget"
+        return Problem(
+            text=f"no memory for the KV cache: {rest}; one request of {tokens(length)} needs {gib(needed)}, "
+            f"{gib(needed - available)} short",
+            shortfall_bytes=needed - available,
+        )
+    longest = trial.layout.longest_request(available, length)
+    return Problem(
+        text=f"one request of {tokens(length)} needs {gib(needed)} of KV cache and {gib(available)} are left: "
+        f"{gib(needed - available)} short; max_model_len of {longest:,} fits",
+        shortfall_bytes=needed - available,
+    )
+
+
+def _too_few_states(trial: Trial) -> Problem | None:
+    """`max_num_seqs exceeds available Mamba cache blocks` (config/compilation.py): graphs want a state a sequence."""
+    if not trial.model.has_state or trial.settings.enforce_eager or trial.settings.version < (0, 19, 0):
+        return None
+    if trial.available <= 0 or trial.settings.max_num_seqs <= trial.blocks:
+        return None
+    return Problem(
+        text=f"max_num_seqs {trial.settings.max_num_seqs} exceeds the {trial.blocks} blocks of states: graphs can't be "
+        f"captured; lower max_num_seqs to at most {trial.blocks}",
+        shortfall_bytes=(trial.settings.max_num_seqs - trial.blocks) * trial.layout.bytes_per_block,
+    )
+
+
+CHECKS = (
+    _cannot_run,
+    _weights_too_large,
+    _loading_peak,
+    _not_free,
+    _pool_too_small,
+    _too_few_states,
+    _no_room_outside,
+)
+"""In the order in which the engine would find out."""
+
+
+def _warnings(trial: Trial) -> list[str]:
+    found = []
+    held, left = trial.account, trial.account.total - trial.account.requested
+    needed = outside_bytes(trial.model, trial.batch, trial.rules)
+    if needed > left:
+        found.append(
+            f"serving may need {gib(needed)} outside of the budget (context, graphs, workspace, growth), and "
+            f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} of {gib(held.total)}"
+        )
+    if trial.settings.speculative_tokens:
+        found.append("speculative decoding: the draft's own config isn't read; its memory is an estimate")
+    if trial.settings.blocks_override is not None and (
+        trial.settings.blocks_override * trial.layout.bytes_per_block > max(0, trial.available)
+    ):
+        found.append("num_gpu_blocks_override asks for more blocks than the budget has")
+    return found
