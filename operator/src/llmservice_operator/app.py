@@ -37,7 +37,7 @@ from llmservice_operator.engines.vllm import VllmEngine
 from llmservice_operator.handlers.informer import Informer
 from llmservice_operator.resources.types import RenderSettings
 from llmservice_operator.settings import Settings, read_catalogue, read_hub_token
-from llmservice_operator.telemetry.metrics import Metrics
+from llmservice_operator.telemetry.metrics import Metrics, PlanTerm
 from llmservice_operator.telemetry.server import StatusServer
 
 logger = logging.getLogger(__name__)
@@ -383,6 +383,11 @@ class _Work:
             queue_age_seconds=lambda: self._queue.oldest_age_seconds,
             objects=lambda: {kind: self._store.count(kind) for kind in self._kinds},
             services=lambda: Counter((note.ready, note.reason) for _, note in self._store.notes()),
+            plans=lambda: (
+                PlanTerm(key.namespace, key.name, *row)
+                for key, note in self._store.notes()
+                for row in note.memory
+            ),
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from llmservice_operator.controller.keys import Key
+from llmservice_operator.controller.reduce import ServiceNote
 from llmservice_operator.controller.store import Store
 
 KEY = Key("ns", "chat")
@@ -237,6 +238,20 @@ def test_services_are_noted_with_their_ready_condition_also_from_our_own_writes(
     store.drop("LLMService", obj("LLMService", name="gone", uid="u3", service=None, version=3))
 
     assert dict(store.notes()) == {
-        KEY: ("True", "Ready", False),
-        Key("ns", "new"): ("Unknown", "New", False),
+        KEY: ServiceNote("True", "Ready", waits_for_node=False),
+        Key("ns", "new"): ServiceNote("Unknown", "New", waits_for_node=False),
     }
+
+
+def test_plan_and_report_of_a_service_are_noted_until_it_goes(store: Store) -> None:
+    rows = [
+        {"name": "weights", "plannedBytes": 10, "actualBytes": 12},
+        {"name": "kv_cache", "actualBytes": 7},
+    ]
+    service = obj("LLMService", service=None, status={"engine": {"memory": rows}})
+    store.put("LLMService", service)
+    noted = dict(store.notes())[KEY].memory
+    store.drop("LLMService", obj("LLMService", service=None, version=2))
+
+    assert noted == (("weights", 10, 12), ("kv_cache", None, 7))
+    assert dict(store.notes()) == {}

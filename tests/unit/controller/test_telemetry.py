@@ -13,7 +13,7 @@ from fakes.clock import FakeClock
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.reporter import Reporter
 from llmservice_operator.telemetry.log import JsonFormatter, add_fields, set_up
-from llmservice_operator.telemetry.metrics import Metrics
+from llmservice_operator.telemetry.metrics import Metrics, PlanTerm
 
 
 @pytest.fixture
@@ -150,6 +150,28 @@ def test_live_values_are_read_at_the_scrape() -> None:
     assert page["llmservice_workqueue_oldest_age_seconds",] == 1.5
     assert page["llmservice_objects", "Pod"] == 4
     assert page["llmservice_services", "True", "Ready"] == 9
+
+
+def test_plan_and_report_of_each_service_are_told_by_term() -> None:
+    metrics = Metrics()
+    metrics.watch(
+        queue_depth=lambda: 0,
+        queue_delayed=lambda: 0,
+        queue_age_seconds=lambda: 0,
+        objects=dict,
+        services=dict,
+        plans=lambda: [
+            PlanTerm("ns", "chat", "weights", 10, 12),
+            PlanTerm("ns", "chat", "cuda_graphs", None, 7),
+        ],
+    )
+
+    page = values(metrics)
+
+    assert page["llmservice_plan_predicted_bytes", "chat", "ns", "weights"] == 10
+    assert page["llmservice_plan_actual_bytes", "chat", "ns", "weights"] == 12
+    assert page["llmservice_plan_actual_bytes", "chat", "ns", "cuda_graphs"] == 7
+    assert ("llmservice_plan_predicted_bytes", "chat", "ns", "cuda_graphs") not in page
 
 
 def test_every_metric_has_the_projects_prefix_or_is_the_process_own() -> None:

@@ -22,6 +22,8 @@ class ServiceNote(NamedTuple):
     reason: str
     """Reason of its Ready condition; `New` where it has none yet."""
     waits_for_node: bool
+    memory: tuple[tuple[str, int | None, int | None], ...] = ()
+    """(term, planned bytes, actual bytes) of the last report that the status tells of."""
 
 
 def note_of(service: Mapping[str, Any]) -> ServiceNote:
@@ -29,7 +31,12 @@ def note_of(service: Mapping[str, Any]) -> ServiceNote:
     conditions = service.get("status", {}).get("conditions") or ()
     ready: Mapping[str, str] = next((c for c in conditions if c.get("type") == "Ready"), {})
     waits = any(c.get("reason") in WAITS_FOR_NODE for c in conditions)
-    return ServiceNote(ready.get("status", "Unknown"), ready.get("reason", "New"), waits)
+    engine = service.get("status", {}).get("engine") or {}
+    memory = tuple(
+        (row.get("name", ""), row.get("plannedBytes"), row.get("actualBytes"))
+        for row in engine.get("memory") or ()
+    )
+    return ServiceNote(ready.get("status", "Unknown"), ready.get("reason", "New"), waits, memory)
 
 
 def reduce_object(kind: str, obj: Mapping[str, Any]) -> dict[str, Any]:

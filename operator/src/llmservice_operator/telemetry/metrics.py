@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +19,16 @@ from prometheus_client.registry import Collector
 from llmservice_operator.version import __version__
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class PlanTerm(NamedTuple):
+    """One term of a service's memory, as planned and as its engine reported it."""
+
+    namespace: str
+    name: str
+    term: str
+    predicted_bytes: int | None
+    actual_bytes: int | None
 
 
 class Metrics:
@@ -75,10 +86,11 @@ class Metrics:
         queue_age_seconds: Callable[[], float],
         objects: Callable[[], Mapping[str, int]],
         services: Callable[[], Mapping[tuple[str, str], int]],
+        plans: Callable[[], Iterable[PlanTerm]] = tuple,
     ) -> None:
         """Also tell these values, read at the time of a scrape."""
         self.registry.register(
-            _Live(queue_depth, queue_delayed, queue_age_seconds, objects, services),
+            _Live(queue_depth, queue_delayed, queue_age_seconds, objects, services, plans=plans),
         )
 
     def page(self) -> bytes:
@@ -109,6 +121,8 @@ class _Live(Collector):
         queue_age_seconds: Callable[[], float],
         objects: Callable[[], Mapping[str, int]],
         services: Callable[[], Mapping[tuple[str, str], int]],
+        *,
+        plans: Callable[[], Iterable[PlanTerm]],
     ) -> None:
         self._queue = {
             "workqueue_depth": ("Keys that wait for a worker.", queue_depth),
@@ -120,6 +134,7 @@ class _Live(Collector):
         }
         self._objects = objects
         self._services = services
+        self._plans = plans
 
     def collect(self) -> Iterable[Metric]:
         """The families, with their values now."""
@@ -135,3 +150,24 @@ class _Live(Collector):
         for (ready, reason), count in self._services().items():
             services.add_metric([ready, reason], count)
         yield services
+        yield from self._terms()
+
+    def _terms(self) -> Iterable[Metric]:
+        """Plan and report of every service that has reported; a service's series go with it."""
+        labels = ["namespace", "name", "term"]
+        predicted = GaugeMetricFamily(
+            "llmservice_plan_predicted_bytes", "Memory of one accelerator by term, as planned.", labels=labels
+        )
+        actual = GaugeMetricFamily(
+            "llmservice_plan_actual_bytes",
+            "Memory of one accelerator by term, as the engine reported it at its last start.",
+            labels=labels,
+        )
+        for term in self._plans():
+            where = [term.namespace, term.name, term.term]
+            if term.predicted_bytes is not None:
+                predicted.add_metric(where, term.predicted_bytes)
+            if term.actual_bytes is not None:
+                actual.add_metric(where, term.actual_bytes)
+        yield predicted
+        yield actual
