@@ -1,0 +1,79 @@
+"""Made-up loads: seeded arrivals and lengths, without the interpreter's own generator (a plan is a pure function)."""
+
+import math
+from dataclasses import dataclass
+
+_MASK = (1 << 64) - 1
+_Z95 = 1.6448536269514722
+"""The 95th percentile of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a load."""
+
+    arrival_seconds: float
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Tokens of prompts and answers: log-normal through the median and p95; all alike where p95 isn't given."""
+
+    input_p50: int
+    output_p50: int
+    input_p95: int | None = None
+    output_p95: int | None = None
+
+
+class Generator:
+    """SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): 64 bits of state, the same numbers everywhere."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def uniform(self) -> float:
+        """Of (0, 1)."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return (((mixed ^ (mixed >> 31)) >> 11) + 0.5) / (1 << 53)
+
+    def normal(self) -> float:
+        """Standard normal (Box and Muller, 1958)."""
+        return math.sqrt(-2.0 * math.log(self.uniform())) * math.cos(2.0 * math.pi * self.uniform())
+
+
+def poisson_load(
+    *, rate_per_second: float, window_seconds: float, lengths: Lengths, longest: int, seed: int
+) -> list[Request]:
+    """A Poisson process over a window, given its number of arrivals: uniform times in order.
+
+    Prompt and answer together are at most `longest` tokens.
+    """
+    generator = Generator(seed)
+    count = max(1, round(rate_per_second * window_seconds))
+    times = sorted(generator.uniform() * window_seconds for _ in range(count))
+    load = []
+    for time in times:
+        prompt = _length(lengths.input_p50, lengths.input_p95, generator)
+        answer = _length(lengths.output_p50, lengths.output_p95, generator)
+        prompt = min(prompt, max(1, longest - 1))
+        load.append(Request(time, prompt, max(1, min(answer, longest - prompt))))
+    return load
+
+
+def mean_length(median: int, p95: int | None) -> float:
+    """The mean of that log-normal, exp(mu + sigma^2 / 2)."""
+    if p95 is None or p95 <= median:
+        return float(median)
+    return median * math.exp((math.log(p95 / median) / _Z95) ** 2 / 2.0)
+
+
+def _length(median: int, p95: int | None, generator: Generator) -> int:
+    if p95 is None or p95 <= median:
+        return max(1, median)
+    sigma = math.log(p95 / median) / _Z95
+    return max(1, round(median * math.exp(sigma * generator.normal())))

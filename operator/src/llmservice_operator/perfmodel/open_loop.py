@@ -1,0 +1,134 @@
+"""TTFT and TPOT of one replica under an open load: requests come at a rate, whether or not earlier ones are done."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from llmservice_operator.perfmodel.arrivals import Lengths, mean_length, poisson_load
+from llmservice_operator.perfmodel.batching import Engine, Outcome
+from llmservice_operator.perfmodel.speed import SpeedModel
+
+__all__ = ["Lengths", "OpenLoop", "max_rate_within", "open_loop", "quantile"]
+
+WINDOW_SECONDS = 18.0
+"""How long a load lasts at least, from an idle engine on: that of the recorded runs. A saturated engine's queue grows
+with it, so its quantiles hold for a burst of this length."""
+_LEAST_REQUESTS, _MOST_REQUESTS, _ALL_REQUESTS = 100, 3_000, 3_000
+"""Of one window at least and at most, and of all windows together: quantiles that are stable, within 2 s."""
+_RATE_REQUESTS = 1_500
+"""Of each try for the largest rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenLoop:
+    """What a load does to a replica: medians over windows of each window's quantile."""
+
+    rate_per_second: float
+    ttft_p50_seconds: float
+    ttft_p95_seconds: float
+    ttft_p99_seconds: float
+    tpot_p50_seconds: float
+    tpot_p95_seconds: float
+    utilization: float
+    """The load over what the replica can take, at most; above 1 a queue grows without end."""
+    saturated: bool
+    tokens_per_second: float
+    """Output tokens."""
+
+
+def open_loop(
+    model: SpeedModel,
+    *,
+    rate_per_second: float,
+    lengths: Lengths,
+    seed: int = 0,
+    window_seconds: float = WINDOW_SECONDS,
+) -> OpenLoop:
+    """A Poisson load of this rate, played through the engine's own batching rules.
+
+    The same arguments give the same answer. Raises ValueError for a rate that isn't positive, and for lengths that
+    the cache can't hold.
+    """
+    if not 0 < rate_per_second < math.inf:
+        raise ValueError(f"rate_per_second is {rate_per_second}; a positive number is expected")
+    window = max(window_seconds, _LEAST_REQUESTS / rate_per_second)
+    window = min(window, _MOST_REQUESTS / rate_per_second)
+    count = max(1, math.ceil(_ALL_REQUESTS / (rate_per_second * window)))
+    windows = [_play(model, rate_per_second, window, lengths, seed * count + index) for index in range(count)]
+    return summarize(model, rate_per_second, lengths, windows)
+
+
+def summarize(
+    model: SpeedModel, rate_per_second: float, lengths: Lengths, windows: Sequence[Sequence[Outcome]]
+) -> OpenLoop:
+    """Quantiles of the windows' outcomes."""
+    ttft = [sorted(each.ttft_seconds for each in window) for window in windows]
+    tpot = [sorted(each.tpot_seconds for each in window) for window in windows]
+    answer = mean_length(lengths.output_p50, lengths.output_p95)
+    prompt = mean_length(lengths.input_p50, lengths.input_p95)
+    capacity = model.saturated_tokens_per_second(max(1, round(prompt)), max(1, round(answer)))
+    offered = rate_per_second * answer
+    utilization = offered / capacity if capacity else math.inf
+    return OpenLoop(
+        rate_per_second=rate_per_second,
+        ttft_p50_seconds=median(quantile(each, 0.50) for each in ttft),
+        ttft_p95_seconds=median(quantile(each, 0.95) for each in ttft),
+        ttft_p99_seconds=median(quantile(each, 0.99) for each in ttft),
+        tpot_p50_seconds=median(quantile(each, 0.50) for each in tpot),
+        tpot_p95_seconds=median(quantile(each, 0.95) for each in tpot),
+        utilization=utilization,
+        saturated=utilization >= 1.0,
+        tokens_per_second=min(offered, capacity),
+    )
+
+
+def max_rate_within(
+    model: SpeedModel,
+    *,
+    ttft_p95_seconds: float,
+    tpot_p95_seconds: float,
+    lengths: Lengths,
+    seed: int = 0,
+) -> float:
+    """The largest rate whose p95 of TTFT and TPOT are within these bounds, to 2 %; 0 if an idle engine isn't."""
+    answer = mean_length(lengths.output_p50, lengths.output_p95)
+    prompt = mean_length(lengths.input_p50, lengths.input_p95)
+    high = model.saturated_tokens_per_second(max(1, round(prompt)), max(1, round(answer))) / answer
+
+    def within(rate: float) -> bool:
+        outcomes = _play(model, rate, _RATE_REQUESTS / rate, lengths, seed)
+        ttft = quantile(sorted(each.ttft_seconds for each in outcomes), 0.95)
+        tpot = quantile(sorted(each.tpot_seconds for each in outcomes), 0.95)
+        return ttft <= ttft_p95_seconds and tpot <= tpot_p95_seconds
+
+    low = high / 1_000
+    if high <= 0 or not within(low):
+        return 0.0
+    if within(high):
+        return high
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        if within(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """By index, as load generators do: the value at this share of the way."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _play(
+    model: SpeedModel, rate_per_second: float, window_seconds: float, lengths: Lengths, seed: int
+) -> list[Outcome]:
+    load = poisson_load(
+        rate_per_second=rate_per_second,
+        window_seconds=window_seconds,
+        lengths=lengths,
+        longest=model.case.max_model_len,
+        seed=seed,
+    )
+    return Engine(model, load).run()

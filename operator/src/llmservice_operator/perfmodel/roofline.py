@@ -1,0 +1,140 @@
+"""Times of the parts of a step on one rank: the roofline, applied to counts of work.
+
+A part that reads bytes and multiplies takes (memory^p + compute^p)^(1/p): close to the larger of the two far from the
+ridge point, more than either near it, since a kernel overlaps its loads and its products only in part.
+Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
+"""
+
+import math
+from dataclasses import dataclass
+
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.speed_constants import SpeedConstants
+from llmservice_operator.perfmodel.work import AttentionWork, Products, Work
+
+FLOPS_PER_ELEMENT = 2.0
+"""A multiply and an add for each weight and token."""
+STATE_FLOPS_PER_ELEMENT = 6.0
+"""Of a recurrent state and a token: decay, outer product, and the query's product (Gated DeltaNet, Mamba-2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Seconds of memory and of compute that overlap by the roofline's law, and seconds that overlap with nothing."""
+
+    memory_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    overhead_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    """Memory and compute together."""
+
+    def __add__(self, other: "Part") -> "Part":
+        return Part(
+            memory_seconds=self.memory_seconds + other.memory_seconds,
+            compute_seconds=self.compute_seconds + other.compute_seconds,
+            overhead_seconds=self.overhead_seconds + other.overhead_seconds,
+            busy_seconds=self.busy_seconds + other.busy_seconds,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.busy_seconds + self.overhead_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a rank reaches of its datasheet."""
+
+    weight_bytes_per_second: float
+    cache_bytes_per_second: float
+    wide_flops_per_second: float
+    narrow_flops_per_second: float
+    attention_flops_per_second: float
+    link_bytes_per_second: float
+    softness: float
+
+
+def rates(row: AcceleratorRow, constants: SpeedConstants) -> Rates:
+    """The rates of one card of this row."""
+    device = constants.device
+    narrow = row.fp8_flops_per_second or row.bf16_flops_per_second
+    return Rates(
+        weight_bytes_per_second=row.memory_bandwidth_bytes_per_second * device.weight_bandwidth_share,
+        cache_bytes_per_second=row.memory_bandwidth_bytes_per_second * device.cache_bandwidth_share,
+        wide_flops_per_second=row.bf16_flops_per_second * device.product_flops_share,
+        narrow_flops_per_second=narrow * device.product_flops_share,
+        attention_flops_per_second=row.bf16_flops_per_second * device.attention_flops_share,
+        link_bytes_per_second=row.interconnect_bandwidth_bytes_per_second * device.interconnect_share,
+        softness=constants.softness,
+    )
+
+
+def overlapped(memory_seconds: float, compute_seconds: float, softness: float) -> Part:
+    """One kernel's memory and compute, by the roofline with a rounded corner."""
+    small, large = sorted((memory_seconds, compute_seconds))
+    busy = large * (1.0 + (small / large) ** softness) ** (1.0 / softness) if large > 0 else 0.0
+    return Part(memory_seconds=memory_seconds, compute_seconds=compute_seconds, busy_seconds=busy)
+
+
+def product_part(products: Products, tokens: float, rate: Rates) -> Part:
+    """Matrix products of `tokens` rows with all of these weights."""
+    compute = (
+        FLOPS_PER_ELEMENT
+        * tokens
+        * (
+            products.wide_elements / rate.wide_flops_per_second
+            + products.narrow_elements / rate.narrow_flops_per_second
+        )
+    )
+    return overlapped(products.bytes_read / rate.weight_bytes_per_second, compute, rate.softness)
+
+
+def expert_part(work: Work, tokens: float, rate: Rates) -> Part:
+    """Routed experts: those that some token reaches are read, each token is multiplied with its own few."""
+    if work.mixture is None:
+        return Part()
+    read = work.expected_experts(math.ceil(tokens))
+    share = work.mixture.experts_per_token / work.mixture.experts
+    whole = work.experts
+    reached = Products(
+        bytes_read=whole.bytes_read * read,
+        wide_elements=whole.wide_elements * share,
+        narrow_elements=whole.narrow_elements * share,
+    )
+    return product_part(reached, tokens, rate)
+
+
+def attention_prefill_part(attention: AttentionWork, tokens: int, cached: int, rate: Rates) -> Part:
+    """A chunk of a prompt: compute over visible pairs; the cache before it is read once."""
+    pairs = attention.visible_pairs(tokens, cached)
+    compute = attention.layers * attention.prefill_flops_per_pair * pairs / rate.attention_flops_per_second
+    read = attention.layers * attention.bytes_per_token * (attention.visible(cached) + tokens)
+    return overlapped(read / rate.cache_bytes_per_second, compute, rate.softness)
+
+
+def attention_decode_part(attention: AttentionWork, batch: float, context: float, rate: Rates) -> Part:
+    """One new token for each of `batch` sequences of this mean context."""
+    visible = batch * attention.visible(context)
+    compute = attention.layers * attention.decode_flops_per_pair * visible / rate.attention_flops_per_second
+    read = attention.layers * attention.bytes_per_token * visible
+    return overlapped(read / rate.cache_bytes_per_second, compute, rate.softness)
+
+
+def state_part(work: Work, sequences: float, tokens: float, rate: Rates) -> Part:
+    """Linear attention and Mamba: each sequence's state is read and written, each token is folded into it."""
+    if not work.state_bytes:
+        return Part()
+    compute = STATE_FLOPS_PER_ELEMENT * work.state_elements * tokens / rate.attention_flops_per_second
+    return overlapped(
+        2.0 * work.state_bytes * sequences / rate.cache_bytes_per_second, compute, rate.softness
+    )
+
+
+def collective_part(work: Work, tokens: float, ranks: int, constants: SpeedConstants, rate: Rates) -> Part:
+    """Sums over ranks: a latency that grows with their number, and a ring's bytes, 2 (n - 1) / n of each vector."""
+    if not work.all_reduces:
+        return Part()
+    latency = constants.device.all_reduce_seconds * (1.0 + math.log2(ranks)) / 2.0
+    sent = 2.0 * (ranks - 1) / ranks * work.all_reduce_bytes_per_token * tokens
+    return Part(overhead_seconds=work.all_reduces * (latency + sent / rate.link_bytes_per_second))
