@@ -251,7 +251,8 @@ class Engine(SpecModel):
     quantization: Annotated[str, Field(min_length=1, max_length=64), _FORMAT] = "auto"
     """Number format of the weights (--quantization). auto: what the checkpoint says."""
     kv_cache_dtype: Annotated[str, Field(min_length=1, max_length=64), _FORMAT] = "auto"
-    """Number format of the KV cache (--kv-cache-dtype). fp8 holds twice the tokens. auto: the model's own."""
+    """Number format of the KV cache (--kv-cache-dtype). fp8 holds twice the tokens. fp8-if-needed: the model's own
+    where that fits, else fp8. auto: the model's own."""
     prefix_caching: bool = True
     """Whether the KV of prompts that begin alike is shared (--enable-prefix-caching)."""
     api_key_secret: SecretKey | None = None

@@ -1,7 +1,7 @@
 """What is asked for, in the engine's terms: spec and config.json read once, before anything is chosen."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llmservice_operator.api.spec import LLMServiceSpec
@@ -14,6 +14,8 @@ from llmservice_operator.planning.types import PlanInputs
 
 DEFAULT_CONTEXT_FLOOR = 2048
 """Context that is kept where the user says no minimum, as far as the model has it."""
+FP8_IF_NEEDED = "fp8-if-needed"
+"""spec.engine.kvCacheDtype: leave to quantise the KV cache where nothing fits otherwise."""
 DEFAULT_CPU_CONTEXT = 8192
 """Context on the CPU row where the user says no maximum: a prompt of more would take minutes there."""
 
@@ -85,8 +87,22 @@ class Case:
     @property
     def kv_cache_dtype(self) -> str:
         """Resolved: what the user says, else what the checkpoint asks for (utils/torch_utils.py), else `auto`."""
-        said = self.spec.engine.kv_cache_dtype
+        said = self.kv_cache_flag
         return said if said != "auto" else (self.quantization.kv_cache_dtype or "auto")
+
+    @property
+    def kv_cache_flag(self) -> str:
+        """What the engine is told: the user's word, and `auto` where they only gave leave to quantise."""
+        said = self.spec.engine.kv_cache_dtype
+        return "auto" if said == FP8_IF_NEEDED else said
+
+    def with_spec(self, **changes: object) -> "Case":
+        """The case with other fields of spec."""
+        return replace(self, inputs=replace(self.inputs, spec=self.spec.model_copy(update=changes)))
+
+    def with_engine(self, **changes: object) -> "Case":
+        """The case with other fields of spec.engine."""
+        return self.with_spec(engine=self.spec.engine.model_copy(update=changes))
 
     def batch(self, *, seqs: int, tokens: int, tensor_parallel_size: int, dtype: str) -> Batch:
         """The batch knobs with this case's switches."""

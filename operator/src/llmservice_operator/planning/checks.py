@@ -15,7 +15,14 @@ from llmservice_operator.perfmodel.config_reader import ConfigError
 from llmservice_operator.perfmodel.kv_cache import element_bytes
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization, read_quantization
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture
-from llmservice_operator.planning.case import DEFAULT_CONTEXT_FLOOR, Case, Switches, Wish, read_switches
+from llmservice_operator.planning.case import (
+    DEFAULT_CONTEXT_FLOOR,
+    FP8_IF_NEEDED,
+    Case,
+    Switches,
+    Wish,
+    read_switches,
+)
 from llmservice_operator.planning.slices import visible
 from llmservice_operator.planning.types import MemoryCorrection, PlanInputs, Refusal
 from llmservice_operator.planning.words import tokens
@@ -169,13 +176,15 @@ def _quantization(inputs: PlanInputs, found: Quantization) -> Quantization | Ref
 
 def _check_kv_dtype(inputs: PlanInputs) -> Refusal | None:
     said = inputs.spec.engine.kv_cache_dtype
+    if said == FP8_IF_NEEDED:
+        return None
     try:
         element_bytes(said, "bfloat16")
     except KeyError:
         return refuse(
             Reason.INVALID_SPEC,
-            f"spec.engine.kvCacheDtype is {said!r}, whose size isn't known; auto, bfloat16, float16, fp8, fp8_e4m3, "
-            "fp8_e5m2, int8_per_token_head, fp8_per_token_head or nvfp4 is expected",
+            f"spec.engine.kvCacheDtype is {said!r}, whose size isn't known; auto, {FP8_IF_NEEDED}, bfloat16, float16, "
+            "fp8, fp8_e4m3, fp8_e5m2, int8_per_token_head, fp8_per_token_head or nvfp4 is expected",
         )
     return None
 

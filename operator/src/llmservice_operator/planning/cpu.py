@@ -117,7 +117,7 @@ def _plan(
             gpu_memory_utilization=None,
             max_num_seqs=batch.max_num_seqs,
             max_num_batched_tokens=batch.max_num_batched_tokens,
-            kv_cache_dtype=case.spec.engine.kv_cache_dtype,
+            kv_cache_dtype=case.kv_cache_flag,
             block_size=case.spec.engine.pin.block_size,
             tensor_parallel_size=1,
             kv_cache_bytes=kv_bytes,

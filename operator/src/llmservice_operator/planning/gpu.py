@@ -29,7 +29,7 @@ def plan_gpu(case: Case, fit: Fit, misfits: list[Misfit]) -> Plan:
             gpu_memory_utilization=fit.utilization,
             max_num_seqs=fit.batch.max_num_seqs,
             max_num_batched_tokens=fit.batch.max_num_batched_tokens,
-            kv_cache_dtype=case.spec.engine.kv_cache_dtype,
+            kv_cache_dtype=case.kv_cache_flag,
             block_size=case.spec.engine.pin.block_size,
             tensor_parallel_size=ranks,
         ),
@@ -163,7 +163,7 @@ def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
         f"max_num_seqs {fit.batch.max_num_seqs}, max_num_batched_tokens {fit.batch.max_num_batched_tokens}: "
         f"the KV cache holds {fit.concurrency:.2f} requests of {tokens(fit.context)}"
     )
-    if case.kv_cache_dtype != case.spec.engine.kv_cache_dtype:
+    if case.kv_cache_dtype != case.kv_cache_flag:
         reasons.append(
             f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto"
         )
