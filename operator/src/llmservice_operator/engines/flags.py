@@ -37,6 +37,7 @@ MOST_SEQUENCES = 1 << 17
 MOST_TOKENS = 1 << 24
 LONGEST_CONTEXT = 1 << 30
 LARGEST_BYTES = 1 << 50
+LONGEST_NUMBER = 40
 """Beyond these no engine of today runs: more is a slip of the hand."""
 
 
@@ -249,7 +250,7 @@ def _integer(flag: Flag, text: str) -> int:
     if flag.name == "max_model_len" and text.lower() == "auto":
         return -1
     match = _HUMAN.fullmatch(text)
-    if match is None:
+    if match is None or len(text) > LONGEST_NUMBER:
         raise _wrong(flag, text, "a whole number")
     number = float(match[1]) if "." in match[1] else int(match[1])
     value = number * _SUFFIXES.get(match[2], 1)
