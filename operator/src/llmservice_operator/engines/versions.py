@@ -92,13 +92,16 @@ def memory_rules(version: Version, model: Architecture) -> EngineMemoryRules:
     """What this version does with memory.
 
     Graphs: an estimate is charged by runner V1 from 0.20.2 on, and by V2 in the source of 0.33; starts of 0.26 on V2
-    show none. Non-torch at TP 2: 2.07 GiB on 0.19, 0.07 to 0.10 on 0.26 (measured).
+    show none. Sampler: Triton's top-k and top-p, which take as much as FlashInfer's, came with 0.17; before, the logits
+    are sorted (0.8 to 0.10 use FlashInfer in V1 where it's installed, which a wheel doesn't do by itself: the larger
+    figure is taken). Non-torch at TP 2: 2.07 GiB on 0.19, 0.07 to 0.10 on 0.26 (measured).
     """
     v2 = runs_on_v2(version, model)
     return EngineMemoryRules(
         persistent_sampler_buffers=v2,
         graphs_charged=version >= ((0, 27, 0) if v2 else (0, 20, 0)),
-        flashinfer_sampler=version >= (0, 19, 0),
+        flashinfer_sampler=version >= (0, 17, 0),
+        sampler_sorts=version < (0, 17, 0),
         multi_rank_non_torch_bytes=int((2.1 if version < (0, 20, 0) else 0.26) * GIB),
     )
 

@@ -8,7 +8,7 @@ Each term is a function with its source. The constants come from starts of vLLM 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, AttentionCache, ceil_div
 
@@ -26,6 +26,8 @@ class EngineMemoryRules:
     """Whether an estimate of the CUDA graphs is taken from the budget."""
     flashinfer_sampler: bool
     """Whether FlashInfer's sampler is the default."""
+    sampler_sorts: bool = False
+    """Whether top-k and top-p sort the logits (before 0.17) where FlashInfer's sampler isn't used."""
     multi_rank_non_torch_bytes: int
     """Non-torch memory of a rank among several: communication buffers charged or not."""
 
@@ -79,11 +81,15 @@ def forward_bytes(model: Architecture, batch: Batch) -> int:
 def sampler_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     """Peak of the sampler over max_num_seqs rows of logits.
 
-    Runner V1: 14 bytes a logit with FlashInfer's sampler (seven H100 starts of 0.19), 22 without, where top-k sorts
-    copies (starts of 0.26 with it off, public logs of 0.11 and 0.12). V2: at most 4.5 (starts of 0.26 at 1,024
-    sequences); 6 are taken.
+    Runner V1: 14 bytes a logit with FlashInfer's sampler (seven H100 starts of 0.19), 22 without (starts of 0.26 with
+    it off). Where top-k sorts (v1/sample/ops/topk_topp_sampler.py before 0.17): the logits in the model's dtype and in
+    float32, sorted values, int64 indices and their reverse, and the radix sort's own copy of values and indices: 38
+    bytes (15 public starts of 0.8 to 0.15 within 0.05 GiB); 50 below 128 rows, where PyTorch sorts all rows as one
+    with two 8-byte keys (ATen/native/cuda/Sort.cpp). V2: at most 4.5 (starts of 0.26 at 1,024 sequences); 6 are taken.
     """
     per_logit = 14 if batch.flashinfer_sampler and rules.flashinfer_sampler else 22
+    if rules.sampler_sorts:
+        per_logit = 38 if batch.max_num_seqs >= 128 else 50
     per_logit = 6 if rules.persistent_sampler_buffers else per_logit
     per_logit += 4 if batch.dtype in {"float32", "float"} else 0
     return batch.max_num_seqs * model.vocab_size * per_logit
@@ -204,7 +210,7 @@ def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRu
 def _sampler_outside(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     if model.mixture is None or rules.persistent_sampler_buffers:
         return 0
-    return sampler_bytes(model, batch, rules)
+    return sampler_bytes(model, batch, replace(rules, sampler_sorts=False))
 
 
 def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
