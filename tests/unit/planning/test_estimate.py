@@ -6,7 +6,7 @@ import pytest
 
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import builtin_catalogue_text, find_row, load_catalogue
-from llmservice_operator.planning.estimate import Estimate, EstimateInputs, estimate
+from llmservice_operator.planning.estimate import Arrival, Estimate, EstimateInputs, estimate
 from unit.perfmodel.samples import generating_models, load_config
 
 CATALOGUE = load_catalogue(builtin_catalogue_text())
@@ -31,6 +31,10 @@ def estimated(
         "flags": pairs,
     }
     return estimate(EstimateInputs(**(inputs | changes)))
+
+
+def arrival(rate: float, input_p50: int, output_p50: int) -> Arrival:
+    return Arrival(rate_per_second=rate, input_p50=input_p50, output_p50=output_p50)
 
 
 def test_the_budget_is_spent_to_the_byte() -> None:
@@ -101,7 +105,7 @@ def test_spellings_of_a_version(version: str) -> None:
 
 
 def test_an_unknown_version_is_said() -> None:
-    assert "rules of vLLM" in estimated(LLAMA_8B, version="").warnings[0]
+    assert any("rules of vLLM" in each for each in estimated(LLAMA_8B, version="").warnings)
 
 
 def test_the_longest_context_that_fits() -> None:
@@ -131,7 +135,7 @@ def test_weights_that_exceed_the_card() -> None:
 
 def test_a_start_that_dies_in_the_samplers_warm_up() -> None:
     """Seen on H100 80 GB with vLLM 0.19.0 at 0.95; it starts at 0.90."""
-    flags = dict(accelerator="nvidia-h100-80gb", version="0.19.0")
+    flags = {"accelerator": "nvidia-h100-80gb", "version": "0.19.0"}
     dies = estimated(GPT_OSS_20B, "gpu_memory_utilization=0.95", **flags)
 
     assert not dies.fits
@@ -267,3 +271,42 @@ def test_a_container_that_is_too_small_is_said() -> None:
 def test_a_space_that_is_no_number_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="whole GiB"):
         on_cpu("total_gib=4", env={"VLLM_CPU_KVCACHE_SPACE": "1.5"})
+
+
+def test_points_of_speed_carry_what_bounds_them() -> None:
+    """A long prompt is bound by compute, one sequence's step by memory; the card's ridge is FLOP/s over bytes/s."""
+    speed = estimated(LLAMA_8B, prefill=(8192,), decode=((1, 2048),)).speed
+
+    assert speed is not None
+    assert (speed["prefill"][0]["tokens"], speed["prefill"][0]["regime"]) == (8192, "compute-bound")
+    assert (speed["decode"][0]["batch"], speed["decode"][0]["regime"]) == (1, "memory-bound")
+    assert speed["ridge_point_flops_per_byte"] == pytest.approx(989.4e12 / 4.8e12)
+
+
+def test_a_load_that_grows_waits_longer() -> None:
+    def at(rate: float) -> Any:
+        speed = estimated(LLAMA_8B, "max_model_len=8192", arrival=arrival(rate, 1000, 200)).speed
+        return speed["open_loop"] if speed else None
+
+    calm, busy = at(1.0), at(20.0)
+
+    assert calm["ttft_p95_seconds"] < busy["ttft_p95_seconds"]
+    assert not calm["saturated"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prefill": (9000,)}, "longer than max_model_len"),
+        ({"decode": ((2000, 100),)}, "above max_num_seqs"),
+        ({"decode": ((1000, 8000),)}, "some would wait"),
+        ({"arrival": arrival(1.0, 8000, 1000)}, "no open loop is played"),
+    ],
+)
+def test_points_that_the_engine_would_never_run_are_said(changes: dict[str, Any], said: str) -> None:
+    assert any(said in each for each in estimated(LLAMA_8B, "max_model_len=8192", **changes).warnings)
+
+
+def test_speed_needs_a_card_whose_rates_are_known() -> None:
+    with pytest.raises(InvalidInputError, match="bandwidth"):
+        estimated(LLAMA_8B, "total_gib=80", card=None, prefill=(512,))

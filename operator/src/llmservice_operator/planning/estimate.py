@@ -29,6 +29,7 @@ from llmservice_operator.planning.estimate_types import (
     KvCache,
     Memory,
     Outcome,
+    Speed,
 )
 
 __all__ = ["Arrival", "Estimate", "EstimateInputs", "KvCache", "Memory", "estimate"]
@@ -53,7 +54,10 @@ def estimate(inputs: EstimateInputs) -> Estimate:
         outcome = estimate_cpu(model, settings)
     else:
         outcome = estimate_gpu(model, settings, free_bytes=None if free is None else int(free * GIB))
-    warnings = (note.warning, *outcome.problems, *outcome.warnings, *settings.notes, *given.notes)
+    speed = _speed(inputs, model, settings, outcome)
+    warnings = (
+        *outcome.problems, *outcome.warnings, *speed.warnings, note.warning, *settings.notes, *given.notes
+    )  # fmt: skip
     return Estimate(
         memory=Memory(**outcome.memory),
         kv_cache=KvCache(**outcome.kv_cache),
@@ -62,7 +66,7 @@ def estimate(inputs: EstimateInputs) -> Estimate:
         warnings=tuple(each for each in warnings if each),
         explain=outcome.explain,
         settings=_shown(settings, outcome),
-        speed=_speed(inputs, model, settings, outcome),
+        speed=speed.document or None,
     )
 
 
@@ -179,12 +183,10 @@ def _shown(settings: Settings, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _speed(
-    inputs: EstimateInputs, model: Architecture, settings: Settings, outcome: Outcome
-) -> dict[str, Any] | None:
+def _speed(inputs: EstimateInputs, model: Architecture, settings: Settings, outcome: Outcome) -> Speed:
     """Times, where some were asked for. The speed model is imported only then."""
     if not (inputs.prefill or inputs.decode or inputs.arrival):
-        return None
-    from llmservice_operator.planning.estimate_speed import speed_json  # noqa: PLC0415
+        return Speed(document={})
+    from llmservice_operator.planning.estimate_speed import estimate_speed  # noqa: PLC0415
 
-    return speed_json(inputs, model, settings, outcome)
+    return estimate_speed(inputs, model, settings, outcome)

@@ -106,3 +106,11 @@ class Outcome:
     shortfall_bytes: int
     warnings: tuple[str, ...]
     explain: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """The part `speed` of the printed document, and what is to be said of it."""
+
+    document: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
