@@ -15,6 +15,7 @@ COMMANDS = {
         "llmservice_operator.cli_estimate",
         "memory and speed of the engine with given arguments, offline",
     ),
+    "explain": ("llmservice_operator.cli_explain", "tell the plan of an LLMService in prose, offline"),
     "plan": ("llmservice_operator.cli_plan", "print the plan of an LLMService, offline"),
     "run": ("llmservice_operator.cli_run", "run the operator"),
 }

@@ -28,7 +28,7 @@ from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.planning.explain import explain, explain_refusal
 from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.serialize import plan_to_json
-from llmservice_operator.planning.types import ModelFacts, PlanInputs, Refusal
+from llmservice_operator.planning.types import ModelFacts, Plan, PlanInputs, Refusal
 from llmservice_operator.settings import DEFAULT_ENGINE_IMAGES
 
 REFUSED, UNUSABLE = 1, 2
@@ -42,13 +42,19 @@ def add_parser(subparsers: Any) -> None:
         description="Print the plan of each LLMService in a file: the engine's settings and the memory account, "
         "term by term. Exit code 1: refused, with the reason; 2: the file can't be used.",
     )
+    add_inputs(parser)
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.set_defaults(run=run)
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add what a plan is made from."""
     parser.add_argument(
         "-f",
         "--filename",
         required=True,
         help="YAML or JSON with LLMServices and their ConfigMaps; - for stdin",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     parser.add_argument(
         "--config", type=Path, help="config.json, or the folder it is in; before any ConfigMap of the file"
     )
@@ -58,7 +64,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--engine-version", default="", help="the engine's version, where neither spec nor image tell it"
     )
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,7 @@ class Document:
 def run(arguments: argparse.Namespace) -> int:
     """Plan every LLMService of the file and print it."""
     try:
-        document = read_documents(read_text(arguments.filename))
-        catalogue = read_catalogue(arguments.catalogue)
-        results = [_plan(each, document, catalogue, arguments) for each in document.services]
+        results = plan_file(arguments)
         print_while_read(lambda: _print(results, arguments.output))
     except (InvalidInputError, OSError) as error:
         print(f"llmservice plan: {error}", file=sys.stderr)
@@ -82,12 +85,19 @@ def run(arguments: argparse.Namespace) -> int:
     return REFUSED if any(isinstance(result, Refusal) for _, result in results) else 0
 
 
-def _print(results: list[tuple[str, Any]], output: str) -> None:
+def plan_file(arguments: argparse.Namespace) -> list[tuple[str, Plan | Refusal]]:
+    """Name and plan of every LLMService of the file. Raises InvalidInputError or OSError."""
+    document = read_documents(read_text(arguments.filename))
+    catalogue = read_catalogue(arguments.catalogue)
+    return [_plan(each, document, catalogue, arguments) for each in document.services]
+
+
+def _print(results: list[tuple[str, Plan | Refusal]], output: str) -> None:
     """Plans go to stdout; a refusal's text goes to stderr in a table, and into the document otherwise."""
     if output == "table":
         for index, (name, result) in enumerate(results):
             refused = isinstance(result, Refusal)
-            text = explain_refusal(name, result) if refused else explain(name, result)
+            text = explain_refusal(name, result) if isinstance(result, Refusal) else explain(name, result)
             print(("\n" if index else "") + text, end="", file=sys.stderr if refused else sys.stdout)
         return
     documents = [{"name": name, **_as_json(result)} for name, result in results]
@@ -97,7 +107,7 @@ def _print(results: list[tuple[str, Any]], output: str) -> None:
         print(yaml.safe_dump_all(documents, sort_keys=False, width=110), end="")
 
 
-def _as_json(result: Any) -> dict[str, Any]:
+def _as_json(result: Plan | Refusal) -> dict[str, Any]:
     if isinstance(result, Refusal):
         refusal = {"reason": result.reason, "message": result.message, "certain": result.certain}
         return {"refusal": {**refusal, "shortfall_bytes": result.shortfall_bytes}}
@@ -123,7 +133,7 @@ def _plan(
     document: Document,
     catalogue: tuple[AcceleratorRow, ...],
     arguments: argparse.Namespace,
-) -> tuple[str, Any]:
+) -> tuple[str, Plan | Refusal]:
     name = str(member(service, "metadata", f"an {KIND} of the file").get("name", ""))
     spec = _spec(name, service)
     inputs = PlanInputs(
