@@ -13,8 +13,9 @@ from llmservice_operator.perfmodel.accelerators import (
     load_catalogue,
 )
 from llmservice_operator.perfmodel.architecture import read_architecture
+from llmservice_operator.perfmodel.device_shape import device_shape
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, CacheSettings, cache_layout
-from llmservice_operator.perfmodel.memory import GIB, Account, Batch, account
+from llmservice_operator.perfmodel.memory import GIB, Account, Batch, account, format_fields
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization, read_quantization
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
@@ -80,13 +81,18 @@ def start_model(start: dict[str, Any]) -> Architecture:
 
 def start_batch(start: dict[str, Any]) -> Batch:
     """The batch knobs of a start."""
-    fmt = quantization_of(start).default
+    fp8, block_scaled, expert_format = format_fields(quantization_of(start))
+    row = next(each for each in catalogue() if each.name == start["gpu"])
     return Batch(
         max_num_seqs=start["max_num_seqs"],
         max_num_batched_tokens=start["max_num_batched_tokens"],
         tensor_parallel_size=start["tp"],
         dtype=start["dtype"],
-        fp8_weights=fmt is not None and fmt.name == "FP8",
+        fp8_weights=fp8,
+        block_scaled=block_scaled,
+        expert_format=expert_format,
+        max_model_len=start["max_model_len"],
+        device=device_shape(row.compute_capability, row.memory_bytes),
         enforce_eager=start["enforce_eager"],
         multimodal=not start["language_model_only"],
         flashinfer_sampler=start["flashinfer_sampler"],

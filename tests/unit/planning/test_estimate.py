@@ -208,11 +208,11 @@ def test_overrides_of_the_config_count() -> None:
 
 
 def test_the_sampler_of_the_environment() -> None:
-    """Without FlashInfer's sampler, runner V1 sorts copies of the logits."""
+    """Since a Triton kernel finds thresholds in place (0.17), FlashInfer's sampler takes as much as vLLM's own."""
     model = "Qwen--Qwen3-0.6B"
     off = estimated(model, version="0.19.0", env={"VLLM_USE_FLASHINFER_SAMPLER": "0"})
 
-    assert off.memory.activation_bytes > estimated(model, version="0.19.0").memory.activation_bytes
+    assert off.memory.activation_bytes == estimated(model, version="0.19.0").memory.activation_bytes
 
 
 @pytest.mark.parametrize("model", generating_models())

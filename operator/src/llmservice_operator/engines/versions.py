@@ -14,6 +14,19 @@ NEWEST_KNOWN: Version = (0, 33, 0)
 _V2_MIXTURES_0_26 = ("DeepseekV2", "GraniteMoe", "Inkling", "LongcatFlashNgram", "Qwen2Moe")
 """Beginnings of the architectures with experts that 0.26 runs on model runner V2 (config/vllm.py of 0.26.0)."""
 
+_V2_FAMILIES_0_24 = frozenset(
+    {
+        "Qwen3ForCausalLM",
+        "DeepseekV2ForCausalLM",
+        "Qwen2MoeForCausalLM",
+        "GraniteMoeForCausalLM",
+        "LlamaForCausalLM",
+        "MistralForCausalLM",
+    }
+)
+_V2_FAMILY_0_22 = "Qwen3ForCausalLM"
+"""Architectures that earlier releases run on V2 (config/vllm.py of 0.24.0 and 0.22.1)."""
+
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[.-]?(?:post|rc|dev)\d*)?(?:[-+._].*)?")
 _ENGINE_REPOSITORIES = ("vllm-openai", "vllm-cpu", "vllm", "fake-engine")
 """Last parts of image names whose tags are the engine's version; other images have versions of their own."""
@@ -77,32 +90,45 @@ def known_version(text: str) -> VersionNote:
     return VersionNote(version=version, warning="")
 
 
-def runs_on_v2(version: Version, model: Architecture) -> bool:
-    """Whether model runner V2 runs this model (config/vllm.py of each sampled release)."""
+def runs_on_v2(version: Version, model: Architecture, *, quantized: bool = False) -> bool:
+    """Whether model runner V2 runs this model (config/vllm.py of each sampled release).
+
+    0.22: one dense family, unquantised. 0.24: six families. 0.26 and 0.28: all but experts outside of a list, states
+    and the attention-free. From 0.30 on all.
+    """
     if version >= (0, 30, 0):
         return True
     if model.has_state or version < (0, 22, 0):
         return False
-    if model.mixture is None:
-        return True
-    return version >= (0, 26, 0) and model.name.startswith(_V2_MIXTURES_0_26)
+    if version >= (0, 26, 0):
+        return model.mixture is None or model.name.startswith(_V2_MIXTURES_0_26)
+    if version >= (0, 24, 0):
+        return model.name in _V2_FAMILIES_0_24
+    return model.name == _V2_FAMILY_0_22 and not quantized
 
 
-def memory_rules(version: Version, model: Architecture) -> EngineMemoryRules:
-    """What this version does with memory.
+def memory_rules(
+    version: Version, model: Architecture, *, v2: bool | None = None, graphs_charged: bool | None = None
+) -> EngineMemoryRules:
+    """What this version does with memory; each rule's first sampled release is given where the rule is read.
 
-    Graphs: an estimate is charged by runner V1 from 0.20.2 on, and by V2 in the source of 0.33; starts of 0.26 on V2
-    show none. Sampler: Triton's top-k and top-p, which take as much as FlashInfer's, came with 0.17; before, the logits
-    are sorted (0.8 to 0.10 use FlashInfer in V1 where it's installed, which a wheel doesn't do by itself: the larger
-    figure is taken). Non-torch at TP 2: 2.07 GiB on 0.19, 0.07 to 0.10 on 0.26 (measured).
+    `v2` and `graphs_charged`: what the environment forces (VLLM_USE_V2_MODEL_RUNNER,
+    VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS). Graphs: runner V1 charges an estimate from 0.20.2 on; V2 estimates none
+    until 0.28 and does from 0.30 on. Non-torch at TP 2: 2.07 GiB on 0.19, 0.07 (V2) and 0.10 (V1) on 0.26, measured.
     """
-    v2 = runs_on_v2(version, model)
+    on_v2 = runs_on_v2(version, model) if v2 is None else v2
+    estimates = version >= ((0, 30, 0) if on_v2 else (0, 18, 0))
+    charged = version >= ((0, 30, 0) if on_v2 else (0, 20, 0)) if graphs_charged is None else graphs_charged
     return EngineMemoryRules(
-        persistent_sampler_buffers=v2,
-        graphs_charged=version >= ((0, 27, 0) if v2 else (0, 20, 0)),
-        flashinfer_sampler=version >= (0, 17, 0),
+        runner_v2=on_v2,
+        graphs_charged=charged and estimates,
+        multi_rank_non_torch_bytes=int((2.08 if version < (0, 20, 0) else 0.07 if on_v2 else 0.1) * GIB),
         sampler_sorts=version < (0, 17, 0),
-        multi_rank_non_torch_bytes=int((2.1 if version < (0, 20, 0) else 0.26) * GIB),
+        lasting_workspaces=version >= (0, 14, 0),
+        compile_benchmarks=version >= (0, 12, 0),
+        latent_rehearsed=version >= (0, 12, 0),
+        sampler_state_charged=version >= (0, 28, 0),
+        sampler_rehearsed=version >= (0, 33, 0),
     )
 
 

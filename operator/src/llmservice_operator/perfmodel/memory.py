@@ -3,155 +3,72 @@
     requested = ceil(total x utilization)
     available = requested - weights - activation - non-torch - CUDA graphs - margin
 
-Each term is a function with its source. The constants come from starts of vLLM 0.19 on H100 and 0.26 on H200
-(operator/docs/sizing.md has the error table); where a start would not tell, the larger figure is taken.
+Each term is a function with its source; the peaks are counted from what the code keeps alive (memory_forward,
+memory_sampler, memory_encoder, memory_graphs). tests/accuracy compares them with starts of real engines, and
+operator/docs/sizing.md has the table.
 """
 
 import math
 from dataclasses import dataclass, replace
 
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, AttentionCache, ceil_div
+from llmservice_operator.perfmodel.memory_encoder import encoder_bytes, encoder_kept_bytes
+from llmservice_operator.perfmodel.memory_forward import expert_workspace_bytes, forward_bytes
+from llmservice_operator.perfmodel.memory_graphs import capture_counts, graph_bytes, graph_estimate_bytes
+from llmservice_operator.perfmodel.memory_sampler import sampler_bytes, sampler_state_bytes
+from llmservice_operator.perfmodel.memory_types import GIB, MIB, Batch, EngineMemoryRules, format_fields
+from llmservice_operator.perfmodel.shapes import Architecture
 
-GIB = 1 << 30
-MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineMemoryRules:
-    """What an engine's version does with memory. Made by engines/, read here."""
-
-    persistent_sampler_buffers: bool
-    """Whether penalties' counts live on the device at all times (model runner V2)."""
-    graphs_charged: bool
-    """Whether an estimate of the CUDA graphs is taken from the budget."""
-    flashinfer_sampler: bool
-    """Whether FlashInfer's sampler is the default."""
-    sampler_sorts: bool = False
-    """Whether top-k and top-p sort the logits (before 0.17) where FlashInfer's sampler isn't used."""
-    multi_rank_non_torch_bytes: int
-    """Non-torch memory of a rank among several: communication buffers charged or not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The batch knobs, and the shape of the replica."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    tensor_parallel_size: int
-    dtype: str
-    fp8_weights: bool = False
-    enforce_eager: bool = False
-    multimodal: bool = False
-    """Whether the encoder runs: a vision model that isn't limited to text."""
-    max_lora_rank: int = 0
-    """Rank of LoRA slots; 0: none."""
-    max_loras: int = 0
-    speculative: bool = False
-    """Whether a draft model or multi-token-prediction layers run beside the model."""
-    flashinfer_sampler: bool = True
-
-
-def forward_bytes(model: Architecture, batch: Batch) -> int:
-    """Peak of one forward pass of max_num_batched_tokens tokens, beside what stays.
-
-    A feed-forward holds gate and up, their product and the residual; experts the same for each routed token,
-    and their outputs (fused_moe's two shared workspaces). Attention is skipped in the profile run.
-    """
-    tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
-    inner = ceil_div(model.intermediate_size, batch.tensor_parallel_size)
-    # FP8 kernels quantise the product as it is made: one byte instead of two.
-    product = 1 if batch.fp8_weights else width
-    dense = tokens * inner * ((2 if model.gated else 1) * width + product)
-    attention = (
-        tokens
-        * width
-        * ceil_div(
-            model.head_size * (model.num_attention_heads + 2 * model.num_kv_heads), batch.tensor_parallel_size
-        )
-    )
-    experts = 0
-    if model.mixture is not None:
-        rows = tokens * model.mixture.experts_per_token
-        size = ceil_div(model.mixture.intermediate_size, batch.tensor_parallel_size)
-        experts = rows * width * (max(2 * size, model.hidden_size) + size)
-    return max(dense, attention, experts) + tokens * model.hidden_size * width
-
-
-def sampler_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    """Peak of the sampler over max_num_seqs rows of logits.
-
-    Runner V1: 14 bytes a logit with FlashInfer's sampler (seven H100 starts of 0.19), 22 without (starts of 0.26 with
-    it off). Where top-k sorts (v1/sample/ops/topk_topp_sampler.py before 0.17): the logits in the model's dtype and in
-    float32, sorted values, int64 indices and their reverse, and the radix sort's own copy of values and indices: 38
-    bytes (15 public starts of 0.8 to 0.15 within 0.05 GiB); 50 below 128 rows, where PyTorch sorts all rows as one
-    with two 8-byte keys (ATen/native/cuda/Sort.cpp). V2: at most 4.5 (starts of 0.26 at 1,024 sequences); 6 are taken.
-    """
-    per_logit = 14 if batch.flashinfer_sampler and rules.flashinfer_sampler else 22
-    if rules.sampler_sorts:
-        per_logit = 38 if batch.max_num_seqs >= 128 else 50
-    per_logit = 6 if rules.persistent_sampler_buffers else per_logit
-    per_logit += 4 if batch.dtype in {"float32", "float"} else 0
-    return batch.max_num_seqs * model.vocab_size * per_logit
-
-
-def persistent_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    """Penalty state on the device.
-
-    Counts of 4 bytes and a mask of one bit for each sequence and token of the vocabulary (0.33
-    v1/worker/gpu/sample/penalties.py).
-    """
-    if not rules.persistent_sampler_buffers:
-        return 0
-    return batch.max_num_seqs * (4 * model.vocab_size + 4 * ceil_div(model.vocab_size, 32))
-
-
-def encoder_bytes(model: Architecture, batch: Batch) -> int:
-    """Outputs of a vision encoder over the whole token budget, and its own forward pass (encoder_cache_manager)."""
-    if model.vision is None or not batch.multimodal:
-        return 0
-    width = DTYPE_BYTES[batch.dtype]
-    tokens = batch.max_num_batched_tokens
-    outputs = tokens * model.hidden_size * width
-    patches = tokens * model.vision.merged_patches
-    return outputs + patches * width * (2 * model.vision.intermediate_size + 4 * model.vision.hidden_size)
+__all__ = [
+    "GIB",
+    "MIB",
+    "Account",
+    "Batch",
+    "EngineMemoryRules",
+    "account",
+    "activation_bytes",
+    "capture_counts",
+    "context_bytes",
+    "cpu_needed_bytes",
+    "draft_bytes",
+    "encoder_bytes",
+    "format_fields",
+    "forward_bytes",
+    "graph_bytes",
+    "graph_estimate_bytes",
+    "growth_bytes",
+    "lora_bytes",
+    "margin_bytes",
+    "non_torch_bytes",
+    "outside_bytes",
+    "outside_start_bytes",
+    "requested_bytes",
+    "safe_utilization",
+    "sampler_bytes",
+    "sampler_state_bytes",
+    "start_limit",
+]
 
 
 def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     """What profiling adds to the weights.
 
-    The largest of the forward pass, the sampler, the encoder and a copy of the head's size (a floor in starts of 0.26
-    with few tokens), and what stays beside it.
+    The larger of the forward pass and the sampler, beside the experts' workspaces, which the former has made; and what
+    the encoder leaves for the whole run.
     """
-    head = ceil_div(
-        model.vocab_size * model.hidden_size * DTYPE_BYTES[batch.dtype], batch.tensor_parallel_size
-    )
-    floor = head if rules.persistent_sampler_buffers else 0
-    peak = max(
-        forward_bytes(model, batch), sampler_bytes(model, batch, rules), floor, encoder_bytes(model, batch)
-    )
-    fixed = 0 if rules.persistent_sampler_buffers else int(0.2 * GIB)
-    return peak + persistent_bytes(model, batch, rules) + fixed
+    workspaces = expert_workspace_bytes(model, batch) if rules.lasting_workspaces else 0
+    peak = max(forward_bytes(model, batch, rules), workspaces + sampler_bytes(model, batch, rules))
+    peak = max(peak + encoder_kept_bytes(model, batch), encoder_bytes(model, batch))
+    return peak + (sampler_state_bytes(model, batch, rules) if rules.sampler_state_charged else 0)
 
 
-def graph_bytes(model: Architecture, batch: Batch) -> int:
-    """CUDA graphs, in proportion to the largest captured size.
+def non_torch_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """Memory outside of torch's allocator that profiling adds: modules of kernels that are loaded.
 
-    At 512 tokens 0.3 GiB and 24 MiB a layer (starts: 0.4 to 1.9 GiB); 52 MiB a layer where full and sliding layers
-    alternate among experts (1.55 GiB over 24 layers).
+    At one rank 0.22 GiB in every start on runner V2 and 0.24 to 0.26 on V1 (0.19 and 0.26); among ranks by version.
     """
-    if batch.enforce_eager:
-        return 0
-    windows = any(isinstance(cache, AttentionCache) and cache.kind == "sliding" for cache in model.caches)
-    layer = 52 * MIB if windows and model.mixture is not None else 24 * MIB
-    captured = min(512, 2 * batch.max_num_seqs, batch.max_num_batched_tokens)
-    return int((0.3 * GIB + layer * model.num_layers) * max(0.25, captured / 512))
-
-
-def non_torch_bytes(batch: Batch, rules: EngineMemoryRules) -> int:
-    """Memory outside of torch's allocator: 0.22 to 0.26 GiB at one rank in every start."""
-    one = int(0.26 * GIB)
-    return one if batch.tensor_parallel_size == 1 else max(one, rules.multi_rank_non_torch_bytes)
+    if batch.tensor_parallel_size > 1:
+        return rules.multi_rank_non_torch_bytes
+    return int((0.22 if rules.runner_v2 else 0.25 if model.has_state else 0.24) * GIB)
 
 
 def lora_bytes(model: Architecture, batch: Batch) -> int:
@@ -204,20 +121,26 @@ def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRu
     """
     context = int((0.51 if batch.tensor_parallel_size == 1 else 1.5) * GIB)
     graphs = 0 if rules.graphs_charged else graph_bytes(model, batch) * 4 // 5
-    return context + graphs + WORKSPACE_BYTES + _sampler_outside(model, batch, rules)
+    state = _uncharged_state(model, batch, rules)
+    return context + graphs + state + WORKSPACE_BYTES + _sampler_outside(model, batch, rules)
 
 
 def _sampler_outside(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    if model.mixture is None or rules.persistent_sampler_buffers:
+    if model.mixture is None or rules.runner_v2:
         return 0
     return sampler_bytes(model, batch, replace(rules, sampler_sorts=False))
+
+
+def _uncharged_state(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    return 0 if rules.sampler_state_charged else sampler_state_bytes(model, batch, rules)
 
 
 def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     """What must fit outside of the budget while it serves."""
     graphs = 0 if rules.graphs_charged else graph_bytes(model, batch)
     growth = max(growth_bytes(model, batch), _sampler_outside(model, batch, rules))
-    return context_bytes(batch) + graphs + WORKSPACE_BYTES + growth
+    state = _uncharged_state(model, batch, rules)
+    return context_bytes(batch) + graphs + state + WORKSPACE_BYTES + growth
 
 
 def margin_bytes(total_bytes: int) -> int:
@@ -267,15 +190,14 @@ def account(
     rules: EngineMemoryRules,
 ) -> Account:
     """The whole account of one rank at these settings."""
-    graphs = graph_bytes(model, batch)
     return Account(
         total=total_bytes,
         requested=requested_bytes(total_bytes, utilization),
         weights=weights_bytes,
         activation=activation_bytes(model, batch, rules),
-        non_torch=non_torch_bytes(batch, rules),
-        graphs=graphs,
-        graphs_charged=graphs if rules.graphs_charged else 0,
+        non_torch=non_torch_bytes(model, batch, rules),
+        graphs=graph_bytes(model, batch),
+        graphs_charged=graph_estimate_bytes(model, batch) if rules.graphs_charged else 0,
         extras=lora_bytes(model, batch) + draft_bytes(model, batch, weights_bytes),
         margin=margin_bytes(total_bytes),
         outside=outside_bytes(model, batch, rules),

@@ -7,7 +7,7 @@ from typing import Any
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.engines.versions import Version
 from llmservice_operator.perfmodel.kv_cache import CacheSettings
-from llmservice_operator.perfmodel.memory import Batch
+from llmservice_operator.perfmodel.memory import Batch, format_fields
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.planning.types import PlanInputs
@@ -106,13 +106,15 @@ class Case:
 
     def batch(self, *, seqs: int, tokens: int, tensor_parallel_size: int, dtype: str) -> Batch:
         """The batch knobs with this case's switches."""
-        fmt = self.quantization.default
+        fp8, block_scaled, expert_format = format_fields(self.quantization)
         return Batch(
             max_num_seqs=seqs,
             max_num_batched_tokens=tokens,
             tensor_parallel_size=tensor_parallel_size,
             dtype=dtype,
-            fp8_weights=fmt is not None and fmt.name == "FP8",
+            fp8_weights=fp8,
+            block_scaled=block_scaled,
+            expert_format=expert_format,
             enforce_eager=self.switches.enforce_eager,
             multimodal=self.switches.multimodal,
             max_lora_rank=self.switches.max_lora_rank,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import memory_rules
+from llmservice_operator.perfmodel.device_shape import device_shape
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, CacheSettings, cache_layout
-from llmservice_operator.perfmodel.memory import Account, Batch, EngineMemoryRules, account
+from llmservice_operator.perfmodel.memory import Account, Batch, EngineMemoryRules, account, format_fields
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.estimate_settings import Settings
@@ -45,7 +46,7 @@ class Trial:
 
 def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | None = None) -> Trial:
     """All numbers of a start at these settings."""
-    rules = memory_rules(settings.version, model)
+    rules = memory_rules(settings.version, model, v2=settings.v2, graphs_charged=settings.graphs_charged)
     batch = _batch(settings)
     held = account(
         total_bytes=settings.card.memory_bytes,
@@ -67,19 +68,24 @@ def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | Non
 
 
 def _batch(settings: Settings) -> Batch:
-    fmt = settings.quantization.default
+    fp8, block_scaled, expert_format = format_fields(settings.quantization)
     return Batch(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         tensor_parallel_size=settings.tensor_parallel_size,
         dtype=settings.dtype,
-        fp8_weights=fmt is not None and fmt.name == "FP8",
+        fp8_weights=fp8,
+        block_scaled=block_scaled,
+        expert_format=expert_format,
         enforce_eager=settings.enforce_eager,
         multimodal=settings.multimodal,
         max_lora_rank=settings.max_lora_rank,
         max_loras=settings.max_loras,
         speculative=bool(settings.speculative_tokens),
         flashinfer_sampler=settings.flashinfer_sampler,
+        max_model_len=settings.max_model_len,
+        block_size=settings.block_size,
+        device=device_shape(settings.card.compute_capability, settings.card.memory_bytes),
     )
 
 

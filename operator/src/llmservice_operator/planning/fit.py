@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, memory_rules
@@ -21,24 +20,20 @@ from llmservice_operator.perfmodel.memory import (
     start_limit,
 )
 from llmservice_operator.perfmodel.quantization import UNQUANTIZED
-from llmservice_operator.perfmodel.shapes import StateCache
+from llmservice_operator.perfmodel.shapes import AttentionCache, StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
+from llmservice_operator.planning.batches import batches, frugal_budgets
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.learnt import learnt
-from llmservice_operator.planning.types import MemoryCorrection
 from llmservice_operator.planning.words import gib
 
-LARGE_CARD_BYTES = 70 * GIB
-"""From here on vLLM's own default is 8,192 batched tokens, below 2,048 (engine/arg_utils.py)."""
 LATENT_BLOCK_SIZE = 64
 """What most kernels for latent attention take (FLASHMLA)."""
 CONTEXT_STEP = 256
 """A reduced context is rounded down to a multiple of this."""
 
-_LARGE_BATCHES = ((8192, 256), (4096, 128), (2048, 64), (2048, 16))
-_SMALL_BATCHES = ((2048, 256), (2048, 128), (2048, 64), (2048, 16))
 _FREE_MEMORY = re.compile(r"\(([\d.]+)/([\d.]+) GiB\)")
 
 
@@ -50,6 +45,8 @@ class Fit:
     batch: Batch
     utilization: float
     context: int
+    length: int
+    """Tokens of the requests that concurrency is about: p95 of the workload, or the whole context."""
     account: Account
     layout: CacheLayout
     rank_weights_bytes: int
@@ -62,6 +59,11 @@ class Fit:
     def concurrency(self) -> float:
         """Requests of the whole context that fit at once."""
         return self.layout.max_concurrency(self.account.available, self.context)
+
+    @property
+    def requests(self) -> float:
+        """Requests of the workload's p95 length that fit at once."""
+        return self.layout.max_concurrency(self.account.available, self.length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +107,50 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
     for batch in batches(case, candidate):
         result = _fit_batch(case, candidate, batch, rules, weights)
         if isinstance(result, Fit) and result.context >= case.wish.context:
-            return result
+            return _spare_windows(case, result, rules)
         best = _better(best, result)
     if best is None:
         raise AssertionError("batches() yields at least one")
     return best
+
+
+def fit_at(case: Case, candidate: Candidate, batch: Batch) -> Fit | Misfit:
+    """Whether a case fits on a candidate that can run it, at these batch knobs."""
+    weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=candidate.tensor_parallel_size)
+    return _fit_batch(case, candidate, batch, memory_rules(case.version, case.model), weights)
+
+
+WORTH_A_SMALLER_BUDGET = 1.1
+"""So many times the requests must fit before a smaller token budget is taken for them: prompts take longer by it."""
+
+
+def _spare_windows(case: Case, found: Fit, rules: EngineMemoryRules) -> Fit:
+    """A smaller token budget where that makes room for more requests.
+
+    A layer with a window keeps the tokens of two batches in flight for each request, beside the window itself
+    (v1/kv_cache_interface.py), so the budget may take more of the cache than the requests do.
+    """
+    best = found
+    if found.requests >= found.batch.max_num_seqs or not windows(found.layout):
+        return found
+    for tokens in frugal_budgets(case, found.batch):
+        batch = replace(found.batch, max_num_batched_tokens=tokens)
+        result = _fit_batch(case, found.candidate, batch, rules, found.rank_weights_bytes)
+        if not isinstance(result, Fit) or result.requests < best.requests * WORTH_A_SMALLER_BUDGET:
+            continue
+        note = (
+            f"max_num_batched_tokens: {tokens:,}, since each request's windows hold two batches' tokens: the KV cache "
+            f"holds {result.requests:.2f} requests of {result.length:,} tokens; with "
+            f"{found.batch.max_num_batched_tokens:,} it would hold {found.requests:.2f}"
+        )
+        best = replace(result, notes=(*result.notes, note))
+    return best
+
+
+def windows(layout: CacheLayout) -> bool:
+    """Whether some layer sees a window of the context only."""
+    samples = (group.sample for group in layout.groups)
+    return any(isinstance(each, AttentionCache) and each.window > 0 for each in samples)
 
 
 def _loading_excess(case: Case, candidate: Candidate) -> int:
@@ -131,37 +172,6 @@ def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:
     if isinstance(best, Fit):
         return best
     return result if result.shortfall_bytes < best.shortfall_bytes else best
-
-
-def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
-    """Batch knobs to try, from generous to frugal, around what is pinned and what the engine's failure ruled out."""
-    pin, correction = case.spec.engine.pin, case.inputs.correction
-    steps: tuple[tuple[int, int], ...]
-    steps = _LARGE_BATCHES if candidate.row.memory_bytes >= LARGE_CARD_BYTES else _SMALL_BATCHES
-    if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage != "load":
-        steps = steps[1:]
-    if correction is not None and _tells_no_size(correction):
-        steps = steps[-1:]
-    least = math.ceil(case.wish.concurrency / 8) * 8 if case.wish.concurrency > 1 else 1
-    tried = set()
-    for tokens, seqs in steps:
-        chosen_seqs = pin.max_num_seqs or max(seqs, least)
-        chosen_tokens = pin.max_num_batched_tokens or max(tokens, chosen_seqs)
-        if (chosen_tokens, chosen_seqs) in tried:
-            continue
-        tried.add((chosen_tokens, chosen_seqs))
-        yield case.batch(
-            seqs=chosen_seqs,
-            tokens=chosen_tokens,
-            tensor_parallel_size=candidate.tensor_parallel_size,
-            dtype=case.gpu_dtype,
-        )
-
-
-def _tells_no_size(correction: MemoryCorrection) -> bool:
-    """The engine had no memory for any block, and so no figure to go by."""
-    length, available = correction.estimated_max_model_len or 0, correction.kv_cache_available_bytes or 0
-    return correction.failure_class == "KvCacheTooSmall" and length <= 0 and available <= 0
 
 
 def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
@@ -271,6 +281,7 @@ def _fit_batch(
         batch=replace(batch, max_num_seqs=_seqs_for_states(case, layout, available, batch)),
         utilization=utilization,
         context=_rounded(longest, case),
+        length=case.wish.concurrency_tokens(_rounded(longest, case)),
         account=result,
         layout=layout,
         rank_weights_bytes=weights,

@@ -1,0 +1,140 @@
+"""Peak of one forward pass of max_num_batched_tokens tokens: what is alive at once, by kind of layer.
+
+The profile run skips attention itself, and it runs compiled code unless `--enforce-eager` is set. vLLM splits the
+graph at attention and hands each piece its inputs as arguments, which live as long as the piece runs: attention's
+output and the residual. In a piece come the new residual, and one after the other gate and up, their product, and the
+output. Kernels that have variants are timed at their first launch, which takes a buffer as large as the L2 cache
+(torch/_inductor/runtime/benchmarking.py). Peaks of 0.26 on H200 and 0.19 on H100 come back within 0.01 GiB by this
+(tests/accuracy).
+"""
+
+from llmservice_operator.perfmodel.memory_types import Batch, EngineMemoryRules
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, Shard, Weight, ceil_div
+
+_LATENT_ROWS_MAX = 64 * 1024
+"""Rows at most of the workspace for latent contexts (mla_attention.py, determine_chunked_prefill_workspace_size)."""
+
+
+def forward_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules | None = None) -> int:
+    """Peak of one forward pass, beside the weights. Without rules: of the tensors alone, no GPU's scratch."""
+    scratch = _scratch(batch) if rules is not None else 0
+    row = batch.max_num_batched_tokens * model.hidden_size * DTYPE_BYTES[batch.dtype]
+    peak = _dense_bytes(model, batch, row) + scratch if model.intermediate_size else 0
+    if model.mixture is not None:
+        matmul = batch.device.matmul_workspace_bytes if rules is not None else 0
+        peak = max(peak, _routed_bytes(model, batch, row) + matmul)
+    latent = latent_rehearsal_bytes(model, batch) if rules is None or rules.latent_rehearsed else 0
+    if latent:
+        beside = latent + _latent_arguments(model, batch) + row + batch.device.matmul_workspace_bytes
+        peak = max(peak, expert_workspace_bytes(model, batch) + beside)
+    if rules is not None and rules.compile_benchmarks:
+        peak = max(peak, compile_bytes(model, batch, row))
+    return peak
+
+
+def compile_bytes(model: Architecture, batch: Batch, row: int) -> int:
+    """Peak while the first piece is compiled.
+
+    Combined kernels are timed on made-up inputs (`benchmark_combo_kernel`): the piece with the embedding gets a table
+    of its size, and two outputs. A floor of every start with few tokens: 1.01 GiB at 2,048, 1.10 at 8,192 (0.26,
+    H200). A model whose encoder runs embeds outside of the compiled graph.
+    """
+    if batch.enforce_eager or (model.vision is not None and batch.multimodal):
+        return 0
+    rows = Weight(
+        module="embed_tokens", rows=model.vocab_size, columns=model.hidden_size, shard=Shard.VOCABULARY
+    ).elements(batch.tensor_parallel_size)
+    return rows * DTYPE_BYTES[batch.dtype] + 2 * row
+
+
+def _projection(model: Architecture, *names: str) -> Weight | None:
+    """The first weight of one of these names."""
+    return next((each for each in model.weights if each.module.endswith(names)), None)
+
+
+def _attention_row(model: Architecture, batch: Batch) -> int:
+    """Attention's output of all tokens on one rank: the input of its output projection."""
+    output = _projection(model, "self_attn.o_proj", "mixer.o_proj")
+    columns = output.columns if output is not None else model.num_attention_heads * model.head_size
+    width = ceil_div(columns, batch.tensor_parallel_size)
+    return batch.max_num_batched_tokens * width * DTYPE_BYTES[batch.dtype]
+
+
+def _latent_arguments(model: Architecture, batch: Batch) -> int:
+    """Queries, latents and the output of latent attention, all tokens on one rank."""
+    queries = _projection(model, "self_attn.q_proj", "self_attn.q_b_proj")
+    latents = _projection(model, "kv_a_proj_with_mqa")
+    width = ceil_div(queries.rows, batch.tensor_parallel_size) if queries is not None else 0
+    width += latents.rows if latents is not None else 0
+    return batch.max_num_batched_tokens * width * DTYPE_BYTES[batch.dtype] + _attention_row(model, batch)
+
+
+def _dense_bytes(model: Architecture, batch: Batch, row: int) -> int:
+    """A dense feed-forward: gate and up, the product, and what the piece's arguments keep alive.
+
+    Under FP8 the kernel that multiplies also quantises: one byte, and with scales for blocks a float32 for each 128.
+    Eager mode keeps the layer's input in place of attention's output.
+    """
+    tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
+    inner = tokens * ceil_div(model.intermediate_size, batch.tensor_parallel_size)
+    up = inner * width * (2 if model.gated else 1)
+    if batch.fp8_weights and not batch.enforce_eager:
+        product = inner + (inner // 128 * 4 if batch.block_scaled else 0)
+    else:
+        product = inner * width
+    kept = 3 * row if batch.enforce_eager else _attention_row(model, batch) + 2 * row
+    return up + product + kept
+
+
+def _scratch(batch: Batch) -> int:
+    """Workspace of cuBLAS, and the buffer that flushes the cache between timed launches; neither under block scales."""
+    if batch.block_scaled:
+        return 0
+    return batch.device.matmul_workspace_bytes + (0 if batch.enforce_eager else batch.device.l2_cache_bytes)
+
+
+def expert_workspace_bytes(model: Architecture, batch: Batch) -> int:
+    """The two workspaces of routed experts, of all routed tokens (fused_moe/experts/triton_moe.py, marlin_moe.py).
+
+    One holds the larger of the product and the output, the other the larger of gate-and-up and the output. MXFP4
+    experts on Hopper (OAI's Triton kernels, monolithic) and FlashInfer's kernels on SM100 have none.
+    """
+    if model.mixture is None or batch.expert_format == "MXFP4" or batch.device.data_center_blackwell:
+        return 0
+    rows = batch.max_num_batched_tokens * model.mixture.experts_per_token
+    inner = ceil_div(model.mixture.intermediate_size, batch.tensor_parallel_size)
+    up = 2 * inner if model.gated else inner
+    hidden = model.hidden_size
+    return rows * DTYPE_BYTES[batch.dtype] * (max(inner, hidden) + max(up, hidden))
+
+
+def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
+    """A layer of experts: workspaces, the experts' input and output, and shared experts beside them.
+
+    MXFP4's kernels make the product and the scattered outputs inside.
+    """
+    mixture = model.mixture
+    if mixture is None:
+        return 0
+    tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
+    inside = 0
+    if batch.expert_format == "MXFP4":
+        inner = ceil_div(mixture.intermediate_size, batch.tensor_parallel_size)
+        inside = tokens * mixture.experts_per_token * width * (inner + model.hidden_size)
+    kept = _attention_row(model, batch) + 2 * row
+    return expert_workspace_bytes(model, batch) + inside + kept + 2 * row
+
+
+def latent_rehearsal_bytes(model: Architecture, batch: Batch) -> int:
+    """What a latent context of the workspace's length would be expanded to, for all heads of the rank.
+
+    `torch.empty((workspace rows, heads, nope + v))` in the profile run (mla_attention.py). Read off the projection
+    that expands it.
+    """
+    expand = _projection(model, "kv_b_proj")
+    if expand is None:
+        return 0
+    length = batch.max_model_len or model.max_model_len
+    pages = batch.max_num_seqs * batch.block_size
+    rows = max(min(max(8 * length, 4 * pages), _LATENT_ROWS_MAX), pages)
+    return rows * ceil_div(expand.rows, batch.tensor_parallel_size) * DTYPE_BYTES[batch.dtype]

@@ -1,0 +1,74 @@
+"""What a memory account depends on: the engine's rules, the batch knobs, the formats of the weights."""
+
+from dataclasses import dataclass
+
+from llmservice_operator.perfmodel.device_shape import HOPPER, DeviceShape
+from llmservice_operator.perfmodel.quantization import Quantization
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemoryRules:
+    """What an engine's version does with memory. Made by engines/, read here."""
+
+    runner_v2: bool
+    """Model runner V2 runs the model; V1 otherwise."""
+    graphs_charged: bool
+    """Whether an estimate of the CUDA graphs is taken from the budget."""
+    multi_rank_non_torch_bytes: int
+    """Non-torch memory of a rank among several: communication buffers charged or not."""
+    sampler_sorts: bool = False
+    """Top-k and top-p sort the logits (before 0.17); a Triton kernel finds thresholds in place from then on."""
+    lasting_workspaces: bool = True
+    """The experts' workspaces stay once they are made (from 0.14 on, v1/worker/workspace.py)."""
+    compile_benchmarks: bool = True
+    """Inductor times combined kernels on made-up inputs while it compiles (from 0.12 on, config/compilation.py)."""
+    latent_rehearsed: bool = True
+    """Profiling allocates what a latent context would be expanded to (from 0.12 on, mla_attention.py)."""
+    sampler_state_charged: bool = False
+    """V2: the penalties' state is in the budget (from 0.28 on, where free memory is compared before and after)."""
+    sampler_rehearsed: bool = False
+    """V2: profiling samples once more with every processor on, over float32 copies (0.33)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The batch knobs, and the shape of the replica."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    tensor_parallel_size: int
+    dtype: str
+    fp8_weights: bool = False
+    block_scaled: bool = False
+    """FP8 with a scale for each block of weights: activations are quantised in groups."""
+    expert_format: str = ""
+    """Format of the routed experts, as `Format.name` says it; empty: the model's dtype."""
+    enforce_eager: bool = False
+    multimodal: bool = False
+    """Whether the encoder runs: a vision model that isn't limited to text."""
+    max_lora_rank: int = 0
+    """Rank of LoRA slots; 0: none."""
+    max_loras: int = 0
+    speculative: bool = False
+    """Whether a draft model or multi-token-prediction layers run beside the model."""
+    flashinfer_sampler: bool = True
+    """VLLM_USE_FLASHINFER_SAMPLER. Since the kernel that needs no sort (0.17) both samplers take as much."""
+    max_model_len: int = 0
+    """0: long enough not to matter. Latent attention's workspace depends on it."""
+    block_size: int = 16
+    device: DeviceShape = HOPPER
+
+    @property
+    def sampled_rows(self) -> int:
+        """Requests of the profile run: one token each at the least."""
+        return min(self.max_num_seqs, self.max_num_batched_tokens)
+
+
+def format_fields(quantization: Quantization) -> tuple[bool, bool, str]:
+    """`fp8_weights`, `block_scaled` and `expert_format` of a Batch for these weights."""
+    fmt = quantization.default
+    name = fmt.name if fmt is not None else ""
+    return (name == "FP8", name == "FP8" and quantization.block_size > 0, name)
