@@ -92,6 +92,37 @@ class MemoryTerm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedSpeed:
+    """Speed that is expected of one replica at the workload, while as many requests run as it holds."""
+
+    input_tokens: int
+    """Median length of prompts that this is for."""
+    input_p95_tokens: int
+    output_tokens: int
+    assumed: bool
+    """Whether the lengths are assumed, since the workload says none."""
+    batch: int
+    """Requests that run at once."""
+    ttft_seconds: float
+    """Of a median prompt, from when it is let in."""
+    ttft_p95_seconds: float
+    tpot_seconds: float
+    """Mean over a request."""
+    tpot_p95_seconds: float
+    itl_seconds: float
+    """Of a step without a prompt."""
+    tokens_per_second: float
+    """Output tokens of the replica."""
+    requests_per_second: float
+    """Above this rate a queue grows without end."""
+    prefill_regime: str
+    """`compute-bound`, `memory-bound` or `overhead-bound`."""
+    decode_regime: str
+    bottleneck: str
+    """`Compute`, `MemoryBandwidth`, `KVCapacity` or `Host`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What runs, and why. Sizes are per accelerator unless said."""
 
