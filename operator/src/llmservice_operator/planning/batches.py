@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from llmservice_operator.perfmodel.device_shape import device_shape
 from llmservice_operator.perfmodel.memory import GIB, Batch
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
@@ -34,11 +35,14 @@ def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
         if (chosen_tokens, chosen_seqs) in tried:
             continue
         tried.add((chosen_tokens, chosen_seqs))
-        yield case.batch(
+        batch = case.batch(
             seqs=chosen_seqs,
             tokens=chosen_tokens,
             tensor_parallel_size=candidate.tensor_parallel_size,
             dtype=case.gpu_dtype,
+        )
+        yield replace(
+            batch, device=device_shape(candidate.row.compute_capability, candidate.row.memory_bytes)
         )
 
 
