@@ -23,6 +23,8 @@ from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clients.kube_rest import RestKubeClient
 from llmservice_operator.clients.modelhub import HttpModelHub
 from llmservice_operator.clock import Clock
+from llmservice_operator.controller.calibration import CalibrationStore
+from llmservice_operator.controller.deadline import within
 from llmservice_operator.controller.intake import Intake, watched_kinds
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.leader import LeaderElector, LeaseLostError
@@ -37,7 +39,7 @@ from llmservice_operator.engines.vllm import VllmEngine
 from llmservice_operator.handlers.informer import Informer
 from llmservice_operator.resources.types import RenderSettings
 from llmservice_operator.settings import Settings, read_catalogue, read_hub_token
-from llmservice_operator.telemetry.metrics import Metrics, PlanTerm
+from llmservice_operator.telemetry.metrics import Metrics
 from llmservice_operator.telemetry.server import StatusServer
 
 logger = logging.getLogger(__name__)
@@ -95,7 +97,14 @@ async def make_reconciler(parts: Parts) -> AsyncIterator[Reconcile]:
     hub = HttpModelHub(
         endpoint=settings.hub_endpoint, token=read_hub_token(settings), monotonic=parts.clock.monotonic
     )
-    async with hub, HttpEngineClient() as engines:
+    calibration = CalibrationStore(
+        kube=parts.kube,
+        clock=parts.clock,
+        recorder=parts.recorder,
+        namespace=settings.namespace,
+        name=settings.calibration_name,
+    )
+    async with hub, calibration.running(), HttpEngineClient() as engines:
         yield Reconciler(
             kube=parts.kube,
             store=parts.store,
@@ -110,6 +119,7 @@ async def make_reconciler(parts: Parts) -> AsyncIterator[Reconcile]:
                 sees_nodes=not settings.namespaced,
             ),
             observer=parts.metrics,
+            calibration=calibration,
         ).reconcile
 
 
@@ -182,7 +192,7 @@ class Operator:
                 return await self._work(connection, elector)
             finally:
                 self.metrics.leader.set(0)
-                async with _within(LAST_WORDS_SECONDS):
+                async with within(LAST_WORDS_SECONDS):
                     await elector.release()
         finally:
             await lease_kube.close()
@@ -335,7 +345,7 @@ class _Work:
 
         Nothing is missed: kopf begins with lists of its own, and each asks for a sweep of what it cannot tell.
         """
-        async with _within(FIRST_PASS_SECONDS):
+        async with within(FIRST_PASS_SECONDS):
             await self._queue.drained()
         await self._informer.run()
 
@@ -356,7 +366,7 @@ class _Work:
             informer = by_name.get("informer")
             if informer is not None:
                 await asyncio.wait((informer,), timeout=WATCHES_SECONDS)
-            async with _within(LAST_WORDS_SECONDS):
+            async with within(LAST_WORDS_SECONDS):
                 await self._recorder.flush()
         for task in tasks:
             task.cancel()
@@ -383,17 +393,5 @@ class _Work:
             queue_age_seconds=lambda: self._queue.oldest_age_seconds,
             objects=lambda: {kind: self._store.count(kind) for kind in self._kinds},
             services=lambda: Counter((note.ready, note.reason) for _, note in self._store.notes()),
-            plans=lambda: (
-                PlanTerm(key.namespace, key.name, *row)
-                for key, note in self._store.notes()
-                for row in note.memory
-            ),
+            plans=self._store.plan_terms,
         )
-
-
-@contextlib.asynccontextmanager
-async def _within(seconds: float) -> AsyncIterator[None]:
-    """Give up after so long, quietly: the process is about to end."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            yield

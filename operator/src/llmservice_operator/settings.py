@@ -75,6 +75,11 @@ class Settings:
     """KUBERNETES_SERVICE_HOST is set and KUBECONFIG is not."""
 
     @property
+    def calibration_name(self) -> str:
+        """The ConfigMap that keeps what starts have measured: one for each Lease, so that no two write the same."""
+        return f"{self.lease_name}-calibration"
+
+    @property
     def namespaced(self) -> bool:
         """True where only some namespaces are looked after, and nodes not at all."""
         return bool(self.watch_namespaces)

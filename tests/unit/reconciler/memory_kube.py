@@ -13,6 +13,7 @@ from llmservice_operator.api.labels import API_VERSION, KIND
 from llmservice_operator.clients.engine import EngineReport, EngineUnreachableError, parse_report
 from llmservice_operator.clients.kube import ConflictError, InvalidError, KubeError, NotFoundError
 from llmservice_operator.clients.modelhub import HubModel, ModelHubError
+from llmservice_operator.controller.calibration import CalibrationStore
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.observed import ReconcileSettings
 from llmservice_operator.controller.reconciler import Reconciler
@@ -175,6 +176,7 @@ class World:
     engines: Engines = field(default_factory=Engines)
     hub: Hub = field(default_factory=Hub)
     said: Said = field(default_factory=Said)
+    calibration: CalibrationStore = field(init=False)
 
     def __post_init__(self) -> None:
         import json
@@ -191,6 +193,13 @@ class World:
     def start(self, **settings: Any) -> None:
         """Start the operator anew: it remembers nothing."""
         self.store = Store()
+        self.calibration = CalibrationStore(
+            kube=self.kube,  # type: ignore[arg-type]
+            clock=self.clock,
+            recorder=self.said,
+            namespace="llmservice-system",
+            name="llmservice-operator-calibration",
+        )
         self.reconciler = Reconciler(
             kube=self.kube,  # type: ignore[arg-type]  the methods that a reconcile uses
             store=self.store,
@@ -200,6 +209,7 @@ class World:
             engine=VllmEngine(),
             clock=self.clock,
             settings=ReconcileSettings(render=self.render, catalogue=self.catalogue, **settings),
+            calibration=self.calibration,
         )
 
     def serve(self, *, annotations: Object | None = None, **spec: Any) -> None:
@@ -221,6 +231,7 @@ class World:
         for (kind, _name), obj in self.kube.objects.items():
             self.store.put(kind, deepcopy(obj))
         for kind in {kind for kind, _ in self.kube.objects} | {
+            KIND,
             "Pod",
             "ControllerRevision",
             "Deployment",

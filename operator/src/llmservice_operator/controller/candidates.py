@@ -5,8 +5,8 @@ depends on values alone; so answers are kept by their inputs, at most `MAX_ANSWE
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from llmservice_operator.api.conditions import Reason
@@ -15,6 +15,7 @@ from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.controller.observed import ModelLookup, ReconcileSettings, SeenNodes
 from llmservice_operator.engines.base import EngineAdapter
 from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.perfmodel.calibration import NOTHING_KNOWN, Calibration, Entry
 from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.types import MemoryCorrection, Plan, PlanInputs, Refusal
 from llmservice_operator.resources.inputs import inputs_hash, spec_from_inputs, user_inputs
@@ -41,14 +42,36 @@ class Question:
     """The row that the service stays on if it can; empty: the choice is free."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked(Calibration):
+    """The calibration, with note of what was asked of it: of 500 situations a plan depends on a few."""
+
+    asked: dict[str, Entry | None] = field(default_factory=dict)
+
+    def entry(self, key: str) -> Entry | None:
+        found = self.entries.get(key)
+        self.asked[key] = found
+        return found
+
+    def still_so(self, calibration: Calibration) -> bool:
+        """Whether this calibration would answer the same."""
+        return all(calibration.entry(key) == entry for key, entry in self.asked.items())
+
+
 class Candidates:
     """Plans and renders, and remembers."""
 
-    def __init__(self, settings: ReconcileSettings, engine: EngineAdapter) -> None:
+    def __init__(
+        self,
+        settings: ReconcileSettings,
+        engine: EngineAdapter,
+        calibration: Callable[[], Calibration] = lambda: NOTHING_KNOWN,
+    ) -> None:
         self._settings = settings
         self._engine = engine
-        self._answers: OrderedDict[object, Revision | Refusal] = OrderedDict()
-        self._plans: OrderedDict[object, Plan | Refusal] = OrderedDict()
+        self._calibration = calibration
+        self._answers: OrderedDict[object, tuple[Revision | Refusal, _Asked]] = OrderedDict()
+        self._plans: OrderedDict[object, tuple[Plan | Refusal, _Asked]] = OrderedDict()
 
     def candidate(self, question: Question) -> Revision | Refusal:
         """The revision for these words, numbered 1; or why there is none."""
@@ -64,15 +87,17 @@ class Candidates:
             question.accelerator,
         )
         key = (question.identity, planned_from)
+        calibration = self._calibration()
         known = self._answers.get(key)
-        if known is None:
-            plan = self._plans.get(planned_from)
-            if plan is None:
-                plan = self._plan(question)
-                _remember(self._plans, planned_from, plan, MAX_PLANS)
-            known = self._make(question, plan, inputs, hashed)
+        if known is None or not known[1].still_so(calibration):
+            planned = self._plans.get(planned_from)
+            if planned is None or not planned[1].still_so(calibration):
+                asked = _Asked(entries=calibration.entries)
+                planned = (self._plan(question, asked), asked)
+                _remember(self._plans, planned_from, planned, MAX_PLANS)
+            known = (self._make(question, planned[0], inputs, hashed), planned[1])
         _remember(self._answers, key, known, MAX_ANSWERS)
-        return known
+        return known[0]
 
     def baseline(self, question: Question, stored: Revision) -> Revision | None:
         """What this release makes of the words that `stored` was made from; None where it cannot tell."""
@@ -117,7 +142,7 @@ class Candidates:
             model_revision=None if facts is None else facts.revision,
         )
 
-    def _plan(self, question: Question) -> Plan | Refusal:
+    def _plan(self, question: Question, calibration: Calibration) -> Plan | Refusal:
         """The plan, for the engine version that the chosen accelerator's own image has."""
         if question.model.facts is None and question.model.problem is not None:
             return question.model.problem
@@ -130,6 +155,7 @@ class Candidates:
             engine_version="",
             correction=question.correction,
             current_accelerator=question.accelerator,
+            calibration=calibration,
         )
         return plan_for_image(inputs, lambda row: self._engine_version(question.spec, row))
 

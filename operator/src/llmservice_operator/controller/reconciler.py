@@ -7,7 +7,7 @@ of what is wanted.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from llmservice_operator.api import labels
 from llmservice_operator.api.conditions import Reason
@@ -30,15 +30,37 @@ from llmservice_operator.controller.modelconfig import ModelConfigs
 from llmservice_operator.controller.observed import Observed, ReconcileSettings
 from llmservice_operator.controller.recorder import Recorder
 from llmservice_operator.controller.scale_in import DeletionCosts, shrinks
+from llmservice_operator.controller.starts import Measurement, measurements
 from llmservice_operator.controller.statuswrite import status_json, write_wait_seconds
 from llmservice_operator.controller.store import Store
 from llmservice_operator.controller.verdicts import WriteProblem
 from llmservice_operator.engines.base import EngineAdapter
+from llmservice_operator.perfmodel.calibration import NOTHING_KNOWN, Calibration
 from llmservice_operator.resources.managed_fields import other_managers
 from llmservice_operator.resources.ownership import is_ours
 from llmservice_operator.resources.types import Manifest
 
 MAX_REMEMBERED_WRITES = 8192
+
+
+class Calibrator(Protocol):
+    """Keeps what starts have measured."""
+
+    @property
+    def calibration(self) -> Calibration:
+        """What is known now."""
+
+    def note(self, measurement: Measurement) -> None:
+        """Take a start in."""
+
+
+class NoCalibrator:
+    """Learns nothing."""
+
+    calibration = NOTHING_KNOWN
+
+    def note(self, measurement: Measurement) -> None:
+        """Forget it."""
 
 
 class Reconciler:
@@ -56,13 +78,16 @@ class Reconciler:
         clock: Clock,
         settings: ReconcileSettings,
         observer: ApplyObserver | None = None,
+        calibration: Calibrator | None = None,
     ) -> None:
         self._store = store
         self._recorder = recorder
         self._clock = clock
         self._applier = Applier(kube, store, observer)
         self._deletion_costs = DeletionCosts(kube, store)
-        self._candidates = Candidates(settings, engine)
+        self._calibrator = calibration or NoCalibrator()
+        self._catalogue = settings.catalogue
+        self._candidates = Candidates(settings, engine, lambda: self._calibrator.calibration)
         self._gatherer = Gatherer(
             kube=kube,
             store=store,
@@ -85,6 +110,8 @@ class Reconciler:
         intent = decide(observed, self._candidates)
         problems = await self._write(observed, intent)
         conclusion = conclude(observed, intent, problems, self._clock.now())
+        for measurement in measurements(observed, self._catalogue):
+            self._calibrator.note(measurement)
         status_wait = await self._write_status(observed, conclusion)
         self._say(observed, conclusion)
         if self._moved_on(observed):

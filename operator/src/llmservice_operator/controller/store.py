@@ -14,6 +14,7 @@ from typing import Any
 from llmservice_operator.api import labels
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.reduce import ServiceNote, note_of, reduce_object
+from llmservice_operator.telemetry.metrics import PlanTerm
 
 PACK_ABOVE_BYTES = 1024
 
@@ -104,6 +105,12 @@ class Store:
         for where, entry in self._objects.get(labels.KIND, {}).items():
             if entry.note is not None:
                 yield Key(*where), entry.note
+
+    def plan_terms(self) -> Iterator[PlanTerm]:
+        """Plan and report of every LLMService, as far as its status tells of them."""
+        for key, note in self.notes():
+            for row in note.memory:
+                yield PlanTerm(key.namespace, key.name, *row)
 
     def count(self, kind: str) -> int:
         """How many objects of this kind are known."""

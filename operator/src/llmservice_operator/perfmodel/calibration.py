@@ -106,11 +106,11 @@ class Calibration:
 
     def correction(self, key: str, account: Account) -> Correction | None:
         """What the starts of this situation say against this account; None: nothing, or nothing new."""
-        entry = self.entries.get(key)
+        entry = self.entry(key)
         return None if entry is None else correction(entry.starts, account)
 
     def entry(self, key: str) -> Entry | None:
-        """The starts of one situation. Whoever remembers a plan remembers with it which of them it asked for."""
+        """The starts of one situation."""
         return self.entries.get(key)
 
 
