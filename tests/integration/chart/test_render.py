@@ -156,6 +156,23 @@ def test_namespaced_release_may_work_in_its_namespaces_alone() -> None:
     assert {each["metadata"]["namespace"] for each in roles} == {"a", "b", "llmservice-system"}
 
 
+@pytest.mark.parametrize("namespaces", [[], ["a"]])
+def test_one_config_map_of_the_operators_own_may_be_written_and_no_other(namespaces: list[str]) -> None:
+    objects = render(watchNamespaces=namespaces, fullnameOverride="own")
+    rules = [
+        (role["metadata"].get("namespace"), rule)
+        for kind in ("Role", "ClusterRole")
+        for role in of_kind(objects, kind)
+        for rule in role["rules"]
+        if "configmaps" in rule["resources"] and "update" in rule["verbs"]
+    ]
+    settings = read_settings(operator_environment(objects))
+
+    assert [(where, rule["resourceNames"]) for where, rule in rules] == [
+        ("llmservice-system", [settings.calibration_name])
+    ]
+
+
 def test_no_role_reads_secrets() -> None:
     objects = render()
     rules = [
