@@ -9,7 +9,11 @@ import math
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-from llmservice_operator.perfmodel.speed_constants import SpeedConstants
+from llmservice_operator.perfmodel.speed_constants import (
+    EXPERT_FLOPS_SHARE,
+    MIXED_CACHE_SHARE,
+    SpeedConstants,
+)
 from llmservice_operator.perfmodel.work import AttentionWork, Products, Work
 
 FLOPS_PER_ELEMENT = 2.0
@@ -99,8 +103,8 @@ def expert_part(work: Work, tokens: float, rate: Rates) -> Part:
     whole = work.experts
     reached = Products(
         bytes_read=whole.bytes_read * read,
-        wide_elements=whole.wide_elements * share,
-        narrow_elements=whole.narrow_elements * share,
+        wide_elements=whole.wide_elements * share / EXPERT_FLOPS_SHARE,
+        narrow_elements=whole.narrow_elements * share / EXPERT_FLOPS_SHARE,
     )
     return product_part(reached, tokens, rate)
 
@@ -113,12 +117,15 @@ def attention_prefill_part(attention: AttentionWork, tokens: int, cached: int, r
     return overlapped(read / rate.cache_bytes_per_second, compute, rate.softness)
 
 
-def attention_decode_part(attention: AttentionWork, batch: float, context: float, rate: Rates) -> Part:
+def attention_decode_part(
+    attention: AttentionWork, batch: float, context: float, rate: Rates, *, beside_prompts: bool
+) -> Part:
     """One new token for each of `batch` sequences of this mean context."""
+    bandwidth = rate.cache_bytes_per_second * (MIXED_CACHE_SHARE if beside_prompts else 1.0)
     visible = batch * attention.visible(context)
     compute = attention.layers * attention.decode_flops_per_pair * visible / rate.attention_flops_per_second
     read = attention.layers * attention.bytes_per_token * visible
-    return overlapped(read / rate.cache_bytes_per_second, compute, rate.softness)
+    return overlapped(read / bandwidth, compute, rate.softness)
 
 
 def state_part(work: Work, sequences: float, tokens: float, rate: Rates) -> Part:

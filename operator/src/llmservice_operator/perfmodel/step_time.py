@@ -85,7 +85,7 @@ class StepTimer:
             for chunk in chunks:
                 total += attention_prefill_part(attention, chunk.tokens, chunk.cached, rate)
             if batch:
-                total += attention_decode_part(attention, batch, context, rate)
+                total += attention_decode_part(attention, batch, context, rate, beside_prompts=bool(chunks))
         total += state_part(work, batch + len(chunks), tokens, rate)
         overhead = work.kernels * device.kernel_seconds + sampled * device.sequence_seconds
         return total + Part(overhead_seconds=overhead)
