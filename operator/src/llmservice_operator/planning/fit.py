@@ -4,9 +4,9 @@ import math
 import re
 from dataclasses import dataclass, replace
 
-from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, memory_rules
+from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, gpu_block_size, memory_rules
 from llmservice_operator.perfmodel.calibration import Correction, calibrated
-from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE, CacheLayout, cache_layout
+from llmservice_operator.perfmodel.kv_cache import CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
     GIB,
     Account,
@@ -29,8 +29,6 @@ from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.learnt import learnt
 from llmservice_operator.planning.words import gib
 
-LATENT_BLOCK_SIZE = 64
-"""What most kernels for latent attention take (FLASHMLA)."""
 CONTEXT_STEP = 256
 """A reduced context is rounded down to a multiple of this."""
 
@@ -254,12 +252,11 @@ def _fit_batch(
     )
     if known.correction is not None:
         result = calibrated(result, known.correction)
-    latent = any(cache.kind == "latent" for cache in case.model.caches if not isinstance(cache, StateCache))
     layout = cache_layout(
         case.model,
         case.cache_settings(
             batch,
-            block_size=LATENT_BLOCK_SIZE if latent else GPU_BLOCK_SIZE,
+            block_size=gpu_block_size(case.version, case.model, candidate.row.compute_capability),
             hybrid_prefixes=caches_prefixes_of_hybrids(case.version),
         ),
     )

@@ -1,23 +1,26 @@
 """The plan on accelerators: knobs, the account in words, host resources, reasons."""
 
 import math
+from collections.abc import Sequence
 
 from llmservice_operator.perfmodel.memory import GIB, MIB
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
-from llmservice_operator.planning.fit import Fit, Misfit
+from llmservice_operator.planning.fit import Fit, needed_bytes
 from llmservice_operator.planning.formats import format_notes
-from llmservice_operator.planning.learnt import told
+from llmservice_operator.planning.objectives import Choice
+from llmservice_operator.planning.reasons import Passed, reasons
 from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
-from llmservice_operator.planning.words import gib, tokens
+from llmservice_operator.planning.words import gib
 
 HOST_BASE_BYTES, HOST_RANK_BYTES, MM_CACHE_BYTES = 4 * GIB, 3 * GIB, 4 * GIB
 """Host memory of the API server and of each rank; vLLM's cache of processed images (mm-processor-cache-gb 4)."""
 
 
-def plan_gpu(case: Case, fit: Fit, misfits: list[Misfit]) -> Plan:
-    """The plan of this fit; `misfits` are the cheaper candidates that were tried before."""
+def plan_gpu(case: Case, choice: Choice, passed: Sequence[Passed], missed: tuple[str, ...] = ()) -> Plan:
+    """The plan of this choice; `passed` are candidates that were looked at before, `missed` the objectives."""
+    fit = choice.fit
     ranks = fit.batch.tensor_parallel_size
     shm = shm_bytes(ranks)
     return Plan(
@@ -44,8 +47,11 @@ def plan_gpu(case: Case, fit: Fit, misfits: list[Misfit]) -> Plan:
         host_cpu_cores=2 + ranks,
         shm_bytes=shm,
         engine_version=case.inputs.engine_version,
-        reasons=tuple(_reasons(case, fit, misfits)),
-        warnings=(*case.warnings, *_warnings(case, fit)),
+        reasons=tuple(reasons(case, choice, passed)),
+        warnings=(*missed, *case.warnings, *_warnings(case, fit)),
+        speed=choice.speed,
+        headroom_bytes=fit.account.available - needed_bytes(case, fit.layout, case.wish.floor),
+        missed=missed,
         calibration_key=fit.calibration_key,
         calibrated=() if fit.calibration is None else fit.calibration.changes,
     )
@@ -124,50 +130,6 @@ def _weights_in_words(case: Case, fit: Fit) -> str:
     ranks = fit.batch.tensor_parallel_size
     spread = f", a share of 1/{ranks}" if ranks > 1 else ""
     return f"{parameter_count(case.model) / 1e9:.2f}e9 parameters ({case.model.kind}), {stored}{spread}"
-
-
-def _reasons(case: Case, fit: Fit, misfits: list[Misfit]) -> list[str]:
-    wish, row = case.wish, fit.candidate.row
-    passed = [each for each in misfits if each.candidate.cost < fit.candidate.cost or not each.candidate.seen]
-    kept = row.name == case.inputs.current_accelerator
-    reasons = [
-        f"accelerator: {fit.candidate}, {'as the service runs on it' if kept else 'the cheapest that fits'}"
-        + ("" if fit.candidate.seen else " (no node with it is visible yet)")
-    ]
-    reasons += [
-        f"not {each.candidate}: {each.why or gib(each.shortfall_bytes) + ' short'}" for each in passed[:3]
-    ]
-    if fit.context < wish.context:
-        reasons.append(
-            f"max_model_len: {tokens(fit.context)} of {wish.context:,} wanted, as much as "
-            f"{gib(fit.account.available)} of KV cache hold"
-        )
-    else:
-        said = case.spec.workload.context.max
-        capped = (
-            f"; {said:,} were asked for, the model has {case.model.max_model_len:,}"
-            if said and said > fit.context
-            else ""
-        )
-        reasons.append(f"max_model_len: {tokens(fit.context)}{capped}")
-    if case.spec.engine.pin.gpu_memory_utilization is None:
-        reasons.append(
-            f"gpu_memory_utilization: {fit.utilization:g}, the highest that leaves "
-            f"{gib(fit.account.outside)} of {row.name} "
-            "for the context, graphs and growth outside of the budget"
-        )
-    reasons += list(fit.notes)
-    if fit.calibration is not None:
-        reasons.append(told(fit.calibration, fit.account))
-    reasons.append(
-        f"max_num_seqs {fit.batch.max_num_seqs}, max_num_batched_tokens {fit.batch.max_num_batched_tokens}: "
-        f"the KV cache holds {fit.concurrency:.2f} requests of {tokens(fit.context)}"
-    )
-    if case.kv_cache_dtype != case.kv_cache_flag:
-        reasons.append(
-            f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto"
-        )
-    return reasons
 
 
 def _warnings(case: Case, fit: Fit) -> list[str]:

@@ -2,8 +2,10 @@
 
 1. The checks of `checks.py`: names, config.json, contradictions.
 2. Candidates: accelerators and how many, visible ones first, cheapest first.
-3. For each, the most generous batch knobs at which context and concurrency fit; the first that fits is taken.
-4. A refusal says the shortfall of the candidate that comes closest, and what would fit.
+3. For each, the most generous batch knobs at which context and concurrency fit and the objectives are kept; the
+   first candidate of that kind is taken.
+4. An objective that none keeps refuses nothing: the plan says by how much it is missed.
+5. A refusal says the shortfall of the candidate that comes closest, and what would fit.
 """
 
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from llmservice_operator.planning.checks import read_case
 from llmservice_operator.planning.cpu import plan_cpu
 from llmservice_operator.planning.fit import Fit, Misfit, fit
 from llmservice_operator.planning.gpu import plan_gpu
+from llmservice_operator.planning.objectives import Choice, expected, missed, objectives_of, tune
+from llmservice_operator.planning.reasons import Passed, passed_over, too_slow
 from llmservice_operator.planning.refusal import does_not_fit, no_candidate
 from llmservice_operator.planning.types import Plan, PlanInputs, Refusal
 from llmservice_operator.planning.words import gib
@@ -36,17 +40,37 @@ def make_plan(inputs: PlanInputs) -> Plan | Refusal:
 
 
 def _first_plan(case: Case) -> tuple[Plan | None, list[Misfit]]:
-    """The plan of the first candidate that fits, and those before it that don't."""
+    """The plan of the first candidate that fits and keeps the objectives, and those that don't fit.
+
+    Where none keeps them, the first that fits is taken: a service that is slower than promised still serves. One that
+    no node has yet never takes the place of one that is there, for that alone.
+    """
+    objectives = objectives_of(case.spec)
     misfits: list[Misfit] = []
+    passed: list[Passed] = []
+    slow: list[Choice] = []
     for candidate in candidates(case):
+        if slow and slow[0].fit.candidate.seen and not candidate.seen:
+            break
         result: Plan | Fit | Misfit = (
             plan_cpu(case, candidate) if candidate.row.is_cpu else fit(case, candidate)
         )
         if isinstance(result, Misfit):
             misfits.append(result)
+            passed.append(passed_over(result))
             continue
-        return result if isinstance(result, Plan) else plan_gpu(case, result, misfits), misfits
-    return None, misfits
+        if isinstance(result, Plan):
+            return result, misfits
+        choice = expected(case, result) if objectives is None else tune(case, result, objectives)
+        if choice.keeps:
+            return plan_gpu(case, choice, passed), misfits
+        slow.append(choice)
+        passed.append(too_slow(choice))
+    if not slow or objectives is None:
+        return None, misfits
+    nearest = min(slow, key=lambda each: each.excess)
+    before = [each for each in passed if each.candidate.cost < slow[0].fit.candidate.cost]
+    return plan_gpu(case, slow[0], before, missed(case, slow[0], objectives, nearest)), misfits
 
 
 def _needed(misfits: list[Misfit]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
+from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan, PlannedSpeed
 
 SCHEMA = 1
 
@@ -34,7 +34,17 @@ def plan_from_json(values: Mapping[str, Any]) -> Plan:
     fields["calibrated"] = tuple((name, change) for name, change in values.get("calibrated", ()))
     for name in ("reasons", "warnings"):
         fields[name] = tuple(values[name])
+    fields["missed"] = tuple(values.get("missed", ()))
+    fields["speed"] = _speed(values.get("speed"))
     return Plan(**fields)
+
+
+def _speed(values: Any) -> PlannedSpeed | None:
+    """The prediction; None where it is of a release that says less, or nothing: it decides nothing any more."""
+    if not isinstance(values, Mapping):
+        return None
+    known = _known(PlannedSpeed, values)
+    return PlannedSpeed(**known) if len(known) == len(PlannedSpeed.__dataclass_fields__) else None
 
 
 def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:

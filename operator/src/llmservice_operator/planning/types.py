@@ -151,6 +151,12 @@ class Plan:
     """Further flags the plan itself needs, as in spec.engine.args: (flag, value); `true` is a bare switch."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    speed: PlannedSpeed | None = None
+    """None: a plan of an earlier release."""
+    headroom_bytes: int | None = None
+    """KV cache beyond what context.min and concurrency.min need."""
+    missed: tuple[str, ...] = ()
+    """Objectives of spec.slo that the prediction doesn't keep, each with by how much and why; warnings too."""
     calibration_key: str = ""
     """The situation that a report on this plan is a measurement of; empty: none is kept."""
     calibrated: tuple[tuple[str, int], ...] = ()
