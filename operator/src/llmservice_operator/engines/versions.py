@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass
 
+from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE
 from llmservice_operator.perfmodel.memory import GIB, EngineMemoryRules
-from llmservice_operator.perfmodel.shapes import Architecture
+from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
 
 Version = tuple[int, int, int]
 
@@ -130,6 +131,26 @@ def memory_rules(
         sampler_state_charged=version >= (0, 28, 0),
         sampler_rehearsed=version >= (0, 33, 0),
     )
+
+
+def gpu_block_size(version: Version, model: Architecture, compute_capability: str | None) -> int:
+    """Tokens of a block where no flag says, before a hybrid raises it (platforms/cuda.py of sampled releases).
+
+    Latent attention until 0.17: FlashMLA on Hopper forces 64, CUTLASS on SM100 128 (FlashInfer 64 from 0.16 on). From
+    0.18 on the first backend that runs decides: FlashAttention takes 16 (seen on 0.26, H200), FlashInfer on SM100 32.
+    Sparse latent attention, with an indexer beside the latent, 64.
+    """
+    latents = {
+        each.key_size for each in model.caches if isinstance(each, AttentionCache) and each.kind == "latent"
+    }
+    capability = compute_capability or ""
+    if not latents:
+        return GPU_BLOCK_SIZE
+    if len(latents) > 1:
+        return 64
+    if capability.startswith("10."):
+        return 128 if version < (0, 16, 0) else 64 if version < (0, 18, 0) else 32
+    return 64 if capability == "9.0" and version < (0, 18, 0) else GPU_BLOCK_SIZE
 
 
 def has_shutdown_timeout(version: Version) -> bool:

@@ -13,16 +13,18 @@ from llmservice_operator.engines.defaults import (
     runs_on_v0,
     utilization,
 )
-from llmservice_operator.engines.versions import Version, caches_prefixes_of_hybrids, runs_on_v2
+from llmservice_operator.engines.versions import (
+    Version,
+    caches_prefixes_of_hybrids,
+    gpu_block_size,
+    runs_on_v2,
+)
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.perfmodel.formats import auto_dtype
-from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, GPU_BLOCK_SIZE, element_bytes
+from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, element_bytes
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization
-from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
-
-LATENT_BLOCK_SIZE = 64
-"""What most kernels for latent attention take (FLASHMLA)."""
+from llmservice_operator.perfmodel.shapes import Architecture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,10 +256,7 @@ class Resolver:
             return int(given)
         if self.card.is_cpu:
             return CPU_BLOCK_SIZE
-        latent = any(
-            isinstance(cache, AttentionCache) and cache.kind == "latent" for cache in self.model.caches
-        )
-        return LATENT_BLOCK_SIZE if latent else GPU_BLOCK_SIZE
+        return gpu_block_size(self.version, self.model, self.card.compute_capability)
 
     def _prefix_caching(self, sources: dict[str, str]) -> bool:
         given = self.flags.get("enable_prefix_caching")
