@@ -4,10 +4,14 @@ Lists are other people's text. Python's own `re` can need years for a pattern of
 and whoever matches it here waits for it; the engine that pydantic brings needs time proportional to the name only.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pydantic_core import SchemaError, SchemaValidator, core_schema
+if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
 
 LARGEST_PATTERNS_CHARACTERS = 256 << 10
 """Of all patterns of a list together; lists with a thousand wildcards have a fifth of it."""
@@ -75,6 +79,8 @@ def _ready(patterns: Sequence[str]) -> tuple[SchemaValidator, ...]:
         )
     if not patterns:
         return ()
+    from pydantic_core import SchemaError  # noqa: PLC0415 - most lists have plain names only, and it takes 50 ms
+
     try:
         return (_validator("|".join(f"(?:{each})" for each in patterns)),)
     except SchemaError:
@@ -82,6 +88,8 @@ def _ready(patterns: Sequence[str]) -> tuple[SchemaValidator, ...]:
 
 
 def _alone(pattern: str) -> SchemaValidator:
+    from pydantic_core import SchemaError  # noqa: PLC0415
+
     try:
         return _validator(pattern)
     except SchemaError as error:
@@ -92,4 +100,6 @@ def _alone(pattern: str) -> SchemaValidator:
 
 
 def _validator(pattern: str) -> SchemaValidator:
+    from pydantic_core import SchemaValidator, core_schema  # noqa: PLC0415
+
     return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
