@@ -5,23 +5,35 @@ operator to another host nor make it show the token to one.
 """
 
 import asyncio
+import contextlib
 import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import quote, urlsplit
 
 import httpx
 
+from llmservice_operator.clients.hub_headers import read_checkpoint
 from llmservice_operator.errors import LLMServiceError
+from llmservice_operator.perfmodel.checkpoint import (
+    INDEX_NAME,
+    Checkpoint,
+    CheckpointError,
+    index_total,
+    weight_files,
+)
 
 _MAX_CONFIG_BYTES = 4 * 1024 * 1024
 _MAX_INDEX_BYTES = 16 * 1024 * 1024
 """The largest index known (DeepSeek-R1's) has 9 MB; reading JSON stops the whole operator for that long."""
 _MAX_WEIGHTS_BYTES = 1 << 50
+_INDEX_TOLERANCE = 0.001
+"""An index that is made by hand counts a tied head twice at most; by more than this it speaks of other files."""
 _REPOSITORY = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")
 _REVISION = re.compile(r"^[\w][\w./-]{0,199}$")
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
@@ -37,6 +49,10 @@ class HubModel:
     """config.json; hf_quant_config.json stands under `quantization_config` where the config has none."""
     weights_bytes: int | None
     """Bytes of the checkpoint's safetensors; None where it has none."""
+    checkpoint: Checkpoint | None = None
+    """What the headers of its safetensors files list, where all of them could be read."""
+    weights_problem: str = ""
+    """Why `weights_bytes` is less sure than it could be. Without a checkpoint it is asked for again after a while."""
 
 
 class ModelHubError(LLMServiceError):
@@ -78,6 +94,7 @@ class HttpModelHub:
         monotonic: Callable[[], float],
         timeout_seconds: float = 10.0,
         file_timeout_seconds: float = 60.0,
+        headers_timeout_seconds: float = 20.0,
         branch_ttl_seconds: float = 300.0,
         refusal_ttl_seconds: float = 15.0,
         max_entries: int = 256,
@@ -86,6 +103,7 @@ class HttpModelHub:
         self._endpoint = endpoint.rstrip("/")
         self._host = urlsplit(self._endpoint).netloc
         self._file_timeout_seconds = file_timeout_seconds
+        self._headers_timeout_seconds = headers_timeout_seconds
         self._token = token
         self._monotonic = monotonic
         self._branch_ttl_seconds = branch_ttl_seconds
@@ -138,7 +156,8 @@ class HttpModelHub:
         age_seconds = self._monotonic() - kept[0]
         if isinstance(kept[1], ModelHubError):
             return kept[1] if age_seconds < self._refusal_ttl_seconds else None
-        pinned = _COMMIT.match(key[1]) is not None
+        unsure = kept[1].checkpoint is None and kept[1].weights_problem
+        pinned = _COMMIT.match(key[1]) is not None and not unsure
         return kept[1] if pinned or age_seconds < self._branch_ttl_seconds else None
 
     def _forget_oldest(self) -> None:
@@ -186,31 +205,51 @@ class HttpModelHub:
             quantization = await self._file(repository, commit, "hf_quant_config.json", _MAX_CONFIG_BYTES)
             if quantization is not None:
                 config = {**config, "quantization_config": quantization}
+        weights_bytes, checkpoint, problem = await self._weights(repository, commit, sizes, config)
         return HubModel(
             repository=repository,
             commit=commit,
             config=config,
-            weights_bytes=await self._weights_bytes(repository, commit, sizes),
+            weights_bytes=weights_bytes,
+            checkpoint=checkpoint,
+            weights_problem=problem,
         )
 
-    async def _weights_bytes(
-        self, repository: str, commit: str, sizes: Mapping[str, int | None]
-    ) -> int | None:
-        index_name = "model.safetensors.index.json"
-        if index_name in sizes:
-            index = await self._file(repository, commit, index_name, _MAX_INDEX_BYTES)
-            total = (index or {}).get("metadata", {})
-            size = _size(total.get("total_size")) if isinstance(total, dict) else None
-            if size is not None:
-                return size
-        # consolidated.* is the same weights again in another layout; adapters stand in folders.
-        shards = [
-            size
-            for path, size in sizes.items()
-            if path.endswith(".safetensors") and "/" not in path and not path.startswith("consolidated")
-        ]
-        known = [size for size in shards if size is not None]
-        return sum(known) if known and len(known) == len(shards) else None
+    async def _weights(
+        self, repository: str, commit: str, sizes: Mapping[str, int | None], config: Mapping[str, Any]
+    ) -> tuple[int | None, Checkpoint | None, str]:
+        """Bytes of the weights, the tensors that they are made of, and what stands against either.
+
+        The files' headers are exact; else what the index says counts, else the files' sizes.
+        """
+        index = None
+        if INDEX_NAME in sizes:
+            # One that is too long or no JSON is no reason to know nothing of the model.
+            with contextlib.suppress(ModelHubError):
+                index = await self._file(repository, commit, INDEX_NAME, _MAX_INDEX_BYTES)
+        files = weight_files(sizes, index)
+        checkpoint, problem = await read_checkpoint(
+            partial(self._first_bytes, f"{repository}/resolve/{commit}"),
+            files,
+            sizes,
+            config,
+            timeout_seconds=self._headers_timeout_seconds,
+        )
+        told = index_total(index)
+        if checkpoint is not None:
+            exact = checkpoint.total_bytes
+            if told is not None and abs(told - exact) > _INDEX_TOLERANCE * exact:
+                problem = f"{INDEX_NAME} tells of {told:,} bytes, and the headers of the files of {exact:,}"
+            return exact, checkpoint, problem
+        by_size = [sizes.get(name) for name in files]
+        whole = sum(size for size in by_size if size) if by_size and None not in by_size else None
+        return told or whole, None, problem
+
+    async def _first_bytes(self, path: str, name: str, count: int) -> bytes:
+        body = await self._get(f"{self._endpoint}/{path}/{quote(name)}", name, count, part=True)
+        if body is None:
+            raise CheckpointError("it is in the hub's list and not there")
+        return body
 
     async def _file(self, repository: str, commit: str, path: str, limit: int) -> dict[str, Any] | None:
         return await self._json(f"/{repository}/resolve/{commit}/{path}", f"{repository}/{path}", limit)
@@ -231,11 +270,14 @@ class HttpModelHub:
             )
         return data
 
-    async def _get(self, url: str, name: str, limit: int) -> bytes | None:
-        """The page; a hub that goes on for ever, a few bytes at a time, is given up too."""
+    async def _get(self, url: str, name: str, limit: int, *, part: bool = False) -> bytes | None:
+        """The page; a hub that goes on for ever, a few bytes at a time, is given up too.
+
+        With `part` no more than the first `limit` bytes, which may be less than all.
+        """
         try:
             async with asyncio.timeout(self._file_timeout_seconds):
-                return await self._follow(url, name, limit)
+                return await self._follow(url, name, limit, part=part)
         except TimeoutError as error:
             raise ModelHubError(
                 "HubUnavailable",
@@ -243,13 +285,15 @@ class HttpModelHub:
                 permanent=False,
             ) from error
 
-    async def _follow(self, url: str, name: str, limit: int) -> bytes | None:
+    async def _follow(self, url: str, name: str, limit: int, *, part: bool) -> bytes | None:
         for _redirect in range(4):
             # The token is shown to the configured hub alone, also when it sends us to its storage.
             at_hub = url.startswith(f"{self._endpoint}/")
             token = {"Authorization": f"Bearer {self._token}"} if self._token and at_hub else {}
             # A few packed bytes can be gigabytes.
             headers = {"Accept-Encoding": "identity", **token}
+            if part:
+                headers["Range"] = f"bytes=0-{limit - 1}"
             try:
                 async with self._http.stream("GET", url, headers=headers) as response:
                     location = response.headers.get("location")
@@ -258,8 +302,11 @@ class HttpModelHub:
                         continue
                     if response.status_code == 404:
                         return None
-                    self._raise_for(response.status_code, name)
-                    return await _read_at_most(response, limit, name)
+                    # Who does not know ranges sends the whole with 200: it is left after the first bytes.
+                    self._raise_for(
+                        200 if part and response.status_code == 206 else response.status_code, name
+                    )
+                    return await _read_at_most(response, limit, name, part=part)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 words = str(error) or type(error).__name__
                 raise ModelHubError(
@@ -285,7 +332,7 @@ class HttpModelHub:
             )
 
 
-async def _read_at_most(response: httpx.Response, limit: int, name: str) -> bytes:
+async def _read_at_most(response: httpx.Response, limit: int, name: str, *, part: bool) -> bytes:
     encoding = response.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise ModelHubError(
@@ -296,6 +343,8 @@ async def _read_at_most(response: httpx.Response, limit: int, name: str) -> byte
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
+        if part and len(body) >= limit:
+            return bytes(body[:limit])
         if len(body) > limit:
             raise ModelHubError("ModelInvalid", f"{name} is larger than {limit} bytes", permanent=True)
     return bytes(body)
