@@ -25,6 +25,7 @@ from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.batches import batches, frugal_budgets
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.checked_weights import larger_share
 from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.learnt import learnt
 from llmservice_operator.planning.words import gib
@@ -181,6 +182,8 @@ def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
         tensor_parallel_size=tensor_parallel_size,
         with_vision=case.switches.multimodal,
     )
+    if (share := larger_share(case, dtype)) > 1:
+        derived = int(derived * share)
     correction = case.inputs.correction
     if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage == "load":
         derived = derived * 11 // 10

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from llmservice_operator.perfmodel.memory import GIB, MIB
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
+from llmservice_operator.planning.checked_weights import exact_bytes, told_exact, weights_warnings
 from llmservice_operator.planning.fit import Fit, needed_bytes
 from llmservice_operator.planning.formats import format_notes
 from llmservice_operator.planning.objectives import Choice
@@ -59,8 +59,7 @@ def plan_gpu(case: Case, choice: Choice, passed: Sequence[Passed], missed: tuple
 
 def whole_weights(case: Case, fit: Fit) -> int:
     """Bytes of the whole model as loaded: the checkpoint's own figure where it is known."""
-    known = case.inputs.model.weights_bytes if case.inputs.model else None
-    return known or rank_weight_bytes(
+    return exact_bytes(case, fit.batch.dtype) or rank_weight_bytes(
         case.model,
         case.quantization,
         dtype=fit.batch.dtype,
@@ -129,24 +128,12 @@ def _weights_in_words(case: Case, fit: Fit) -> str:
     stored = f"{case.quantization.method} for {share:.0%}, the rest {dtype}" if share else dtype
     ranks = fit.batch.tensor_parallel_size
     spread = f", a share of 1/{ranks}" if ranks > 1 else ""
-    return f"{parameter_count(case.model) / 1e9:.2f}e9 parameters ({case.model.kind}), {stored}{spread}"
+    told = f"{parameter_count(case.model) / 1e9:.2f}e9 parameters ({case.model.kind}), {stored}{spread}"
+    return told + told_exact(case, dtype)
 
 
 def _warnings(case: Case, fit: Fit) -> list[str]:
     warnings = list(format_notes(case, fit.candidate.row))
     if not fit.candidate.seen and case.inputs.nodes is not None:
         warnings.append(f"no visible node has {fit.candidate}: pods wait until one joins")
-    exact = case.inputs.model.weights_bytes if case.inputs.model else None
-    if exact:
-        derived = rank_weight_bytes(
-            case.model, case.quantization, dtype=fit.batch.dtype, tensor_parallel_size=1
-        )
-        if (
-            abs(exact - derived) > 0.05 * derived
-            and DTYPE_BYTES[fit.batch.dtype] == DTYPE_BYTES[case.model.dtype]
-        ):
-            warnings.append(
-                f"the checkpoint has {gib(exact)}, its config.json tells of {gib(derived)}: one of them "
-                "is wrong, or holds what isn't loaded"
-            )
-    return warnings
+    return [*warnings, *weights_warnings(case, fit.batch.dtype)]

@@ -7,6 +7,7 @@ from typing import Any
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.perfmodel.calibration import NOTHING_KNOWN, Calibration
+from llmservice_operator.perfmodel.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,11 @@ class ModelFacts:
     config: Mapping[str, Any]
     """The model's config.json, with hf_quant_config.json under `quantization_config` where that is apart."""
     weights_bytes: int | None = None
-    """Exact bytes of the checkpoint from its safetensors index, where that could be read."""
+    """Bytes of the checkpoint's safetensors, where they are known: of their headers, else of their index or sizes."""
+    checkpoint: Checkpoint | None = None
+    """The tensors that the headers list, where they could be read."""
+    weights_problem: str = ""
+    """What stands against `weights_bytes`, for the plan's warnings."""
     source: str = ""
     """Where the config came from, for the explanation: `ConfigMap ns/name`, `hub org/name@commit`, a path."""
     revision: str | None = None
