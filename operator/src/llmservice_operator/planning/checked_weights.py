@@ -7,7 +7,7 @@ two is wrong, and the larger counts: a plan that is too careful can be corrected
 from dataclasses import replace
 
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
-from llmservice_operator.perfmodel.weights import ENGINES_OWN, rank_weight_bytes
+from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.words import gib
 
@@ -36,7 +36,7 @@ def exact_bytes(case: Case, dtype: str) -> int | None:
 
 def derived_bytes(case: Case, dtype: str) -> int:
     """The same from the shapes: without tables that the engine makes itself."""
-    stored = tuple(each for each in case.model.weights if not each.module.endswith(ENGINES_OWN))
+    stored = tuple(each for each in case.model.weights if getattr(each, "in_checkpoint", True))
     return rank_weight_bytes(
         replace(case.model, weights=stored),
         case.quantization,
