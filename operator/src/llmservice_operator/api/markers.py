@@ -200,7 +200,7 @@ class CoreShape:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         del schema  # that of the free object
-        return handler(self.model.__pydantic_core_schema__)
+        return self.model.__get_pydantic_json_schema__(self.model.__pydantic_core_schema__, handler)
 
     def _closed(self, value: Mapping[str, Any]) -> dict[str, Any]:
         try:
