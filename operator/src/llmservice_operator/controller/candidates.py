@@ -81,7 +81,9 @@ class Candidates:
         facts = question.model.facts
         planned_from = (
             hashed,
-            question.model.problem if facts is None else (facts.revision, facts.weights_bytes, facts.source),
+            question.model.problem
+            if facts is None
+            else (facts.revision, facts.weights_bytes, facts.weights_problem, facts.source),
             None if question.nodes is None else question.nodes.digest,
             question.correction,
             question.accelerator,

@@ -13,6 +13,7 @@ from llmservice_operator.clients.modelhub import ModelHub, ModelHubError
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.observed import ModelLookup
 from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.perfmodel.checkpoint import INDEX_NAME, index_total
 from llmservice_operator.planning.types import ModelFacts, Refusal
 from llmservice_operator.resources.inputs import digest
 from llmservice_operator.resources.model_source import parse_model_uri
@@ -21,7 +22,6 @@ from llmservice_operator.resources.types import Identity
 
 CONFIG_KEY = "config.json"
 QUANTIZATION_KEY = "hf_quant_config.json"
-INDEX_KEY = "model.safetensors.index.json"
 CONFIG_MAP_TTL_SECONDS = 20.0
 """A ConfigMap is not watched: services that share one ask for it once in so long."""
 MAX_CONFIG_MAPS = 1024
@@ -77,6 +77,8 @@ class ModelConfigs:
         facts = ModelFacts(
             config=found.config,
             weights_bytes=found.weights_bytes,
+            checkpoint=found.checkpoint,
+            weights_problem=found.weights_problem,
             source=f"hub {found.repository}@{found.commit}",
             revision=found.commit,
         )
@@ -121,12 +123,10 @@ def read_config_map(namespace: str, name: str, found: Mapping[str, Any] | None) 
         if "quantization_config" not in config and QUANTIZATION_KEY in data:
             quantization = _json_object(data[QUANTIZATION_KEY], f"{where}, {QUANTIZATION_KEY}")
             config = {**config, "quantization_config": quantization}
-        index = _json_object(data[INDEX_KEY], f"{where}, {INDEX_KEY}") if INDEX_KEY in data else {}
+        index = _json_object(data[INDEX_NAME], f"{where}, {INDEX_NAME}") if INDEX_NAME in data else {}
     except InvalidInputError as error:
         return _lookup_problem(Reason.INVALID_MODEL_CONFIG, str(error), certain=True)
-    metadata = index.get("metadata")
-    total = metadata.get("total_size") if isinstance(metadata, dict) else None
-    facts = ModelFacts(config=config, weights_bytes=total if isinstance(total, int) else None, source=where)
+    facts = ModelFacts(config=config, weights_bytes=index_total(index), source=where)
     return ModelLookup(facts=facts, config_digest=digest(config))
 
 
