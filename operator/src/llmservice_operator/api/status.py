@@ -71,6 +71,29 @@ class MemoryTermStatus(StatusModel):
     """The arithmetic, in words and numbers."""
 
 
+class PlanSpeedStatus(StatusModel):
+    """Speed that is expected of one replica while as many requests run as it holds. Waiting before is not in it."""
+
+    input_tokens: int = Field(ge=0)
+    """Median length of prompts that this is for."""
+    output_tokens: int = Field(ge=0)
+    """Median length of answers that this is for."""
+    batch: int = Field(ge=0)
+    """Requests that run at once."""
+    ttft_seconds: float = Field(ge=0)
+    """Time to the first token of a median prompt."""
+    ttft_p95_seconds: float = Field(ge=0)
+    """Time to the first token of a prompt of p95 length."""
+    tpot_seconds: float = Field(ge=0)
+    """Time per output token."""
+    tpot_p95_seconds: float = Field(ge=0)
+    """Time per output token of all but 5 of 100 requests."""
+    tokens_per_second: float = Field(ge=0)
+    """Output tokens per second of the replica."""
+    requests_per_second: float = Field(ge=0)
+    """Above this rate a queue grows without end."""
+
+
 class PlanStatus(StatusModel):
     """What runs, and why. Sizes are per accelerator unless said."""
 
@@ -100,6 +123,14 @@ class PlanStatus(StatusModel):
     """Tokens that the KV cache of one replica holds."""
     max_concurrency: float = Field(ge=0)
     """Requests of maxModelLen tokens that fit at once."""
+    headroom_bytes: int | None = None
+    """KV cache beyond what workload.context.min and workload.concurrency.min need."""
+    speed: PlanSpeedStatus | None = None
+    """Speed that is expected at the workload."""
+    bottleneck: str = Field(default="", max_length=63)
+    """What is expected to bound a full replica: Compute, MemoryBandwidth, KVCapacity or Host."""
+    missed: Sentences = ()
+    """Objectives of spec.slo that the prediction does not keep, and by how much."""
     reasons: Sentences = ()
     """Why the settings are what they are."""
     warnings: Sentences = ()

@@ -10,6 +10,7 @@ from llmservice_operator.api.status import (
     FailureStatus,
     KnobsStatus,
     MemoryTermStatus,
+    PlanSpeedStatus,
     PlanStatus,
     RevisionStarts,
     StartPhase,
@@ -20,7 +21,7 @@ from llmservice_operator.clients.engine import EngineReport
 from llmservice_operator.controller.accuracy import comparisons
 from llmservice_operator.controller.podstate import PodState
 from llmservice_operator.controller.proving import failed_start
-from llmservice_operator.planning.types import Plan
+from llmservice_operator.planning.types import Plan, PlannedSpeed
 from llmservice_operator.resources.revision import Revision
 
 EXPLANATION_MAX_LENGTH = 512
@@ -28,6 +29,16 @@ MAX_REASONS = 24
 MAX_WARNINGS = 16
 MAX_TERMS = 16
 MAX_DEVICES = 16
+
+
+_SPEED_FIGURES = (
+    "ttft_seconds",
+    "ttft_p95_seconds",
+    "tpot_seconds",
+    "tpot_p95_seconds",
+    "tokens_per_second",
+    "requests_per_second",
+)
 
 
 def plan_status(revision: Revision) -> PlanStatus:
@@ -64,8 +75,24 @@ def plan_status(revision: Revision) -> PlanStatus:
         weights_bytes=plan.weights_bytes,
         kv_cache_tokens=plan.kv_cache_tokens,
         max_concurrency=round(plan.max_concurrency, 2),
+        headroom_bytes=plan.headroom_bytes,
+        speed=_plan_speed(plan.speed),
+        bottleneck=plan.speed.bottleneck if plan.speed is not None else "",
+        missed=plan.missed,
         reasons=tuple(_cut(each, EXPLANATION_MAX_LENGTH) for each in plan.reasons[:MAX_REASONS]),
         warnings=tuple(_cut(each, EXPLANATION_MAX_LENGTH) for each in plan.warnings[:MAX_WARNINGS]),
+    )
+
+
+def _plan_speed(speed: PlannedSpeed | None) -> PlanSpeedStatus | None:
+    """The prediction with four digits: more would only make the status change."""
+    if speed is None:
+        return None
+    return PlanSpeedStatus(
+        input_tokens=speed.input_tokens,
+        output_tokens=speed.output_tokens,
+        batch=speed.batch,
+        **{name: float(f"{getattr(speed, name):.4g}") for name in _SPEED_FIGURES},
     )
 
 

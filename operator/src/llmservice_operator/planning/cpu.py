@@ -18,7 +18,10 @@ from llmservice_operator.perfmodel.shapes import ceil_div
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import DEFAULT_CPU_CONTEXT, Case
 from llmservice_operator.planning.fit import Misfit, needed_bytes, rank_weights
-from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
+from llmservice_operator.planning.objectives import missed_alone, objectives_of
+from llmservice_operator.planning.prediction import load_of, predict, speed_model
+from llmservice_operator.planning.reasons import speed_in_words
+from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan, PlannedSpeed
 from llmservice_operator.planning.words import gib, tokens
 
 CPU_SEQS, CPU_TOKENS = 32, 2048
@@ -108,6 +111,9 @@ def _plan(
     total = limit or ceil_div(fixed + kv_bytes, MEMORY_STEP) * MEMORY_STEP
     concurrency = layout.max_concurrency(kv_bytes, context)
     reasons = _reasons(case, batch, total=total, space=space, context=context, concurrency=concurrency)
+    speed = _speed(case, candidate, batch, layout, kv_bytes=kv_bytes, context=context)
+    objectives = objectives_of(case.spec)
+    missed = () if objectives is None else missed_alone(speed, "the cpu row", objectives)
     return Plan(
         accelerator=candidate.row,
         accelerators_per_replica=0,
@@ -135,9 +141,30 @@ def _plan(
         engine_version=case.inputs.engine_version,
         env={KV_SPACE: str(space), **_thread_binding(case)},
         engine_args=() if case.dtype else (("dtype", batch.dtype),),
-        reasons=reasons,
-        warnings=case.warnings,
+        reasons=(*reasons, speed_in_words(speed)),
+        warnings=(*missed, *case.warnings),
+        speed=speed,
+        headroom_bytes=kv_bytes - needed_bytes(case, layout, case.wish.floor),
+        missed=missed,
     )
+
+
+def _speed(
+    case: Case, candidate: Candidate, batch: Batch, layout: CacheLayout, *, kv_bytes: int, context: int
+) -> PlannedSpeed:
+    """The prediction for the cores that the catalogue's row stands for: an order of magnitude."""
+    load = load_of(case, context)
+    model = speed_model(
+        case,
+        candidate,
+        dtype=batch.dtype,
+        seqs=batch.max_num_seqs,
+        tokens=batch.max_num_batched_tokens,
+        context=context,
+    )
+    length = min(context, max(1, round(load.context)))
+    held = max(1, layout.blocks(kv_bytes) // layout.blocks_per_request(length))
+    return predict(model, load, batch=min(held, batch.max_num_seqs), held=held, wanted=batch.max_num_seqs)
 
 
 def _reasons(

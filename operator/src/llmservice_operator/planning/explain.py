@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from llmservice_operator.perfmodel.memory import GIB
 from llmservice_operator.planning.types import Plan, Refusal
+from llmservice_operator.planning.words import seconds
 
 _WIDTH = 110
 
@@ -49,12 +50,24 @@ def _lines(name: str, plan: Plan) -> Iterator[str]:
     yield ""
     held = f"{plan.max_concurrency:.2f} requests of {knobs.max_model_len:,} tokens at once"
     yield f"KV cache: {plan.kv_cache_tokens:,} tokens, {held}"
+    yield from _speed(plan)
     limited = "requested and limited" if plan.host_memory_limited else "requested"
     shared = f", {plan.shm_bytes / GIB:.0f} GiB of /dev/shm" if plan.shm_bytes else ""
     cores = f"{plan.host_cpu_cores} core{'' if plan.host_cpu_cores == 1 else 's'}"
     yield f"host: {cores}, {plan.host_memory_bytes / GIB:.2f} GiB {limited}{shared}"
     yield from _listed("why", plan.reasons)
     yield from _listed("mind", plan.warnings)
+
+
+def _speed(plan: Plan) -> Iterator[str]:
+    speed = plan.speed
+    if speed is None:
+        return
+    ttft, tpot = (
+        f"{seconds(speed.ttft_seconds)} (p95 {seconds(speed.ttft_p95_seconds)})",
+        f"{seconds(speed.tpot_seconds)} (p95 {seconds(speed.tpot_p95_seconds)})",
+    )
+    yield f"speed, {speed.batch} at once: TTFT {ttft}, TPOT {tpot}, {speed.tokens_per_second:,.0f} tokens/s"
 
 
 def _account(plan: Plan) -> Iterator[str]:

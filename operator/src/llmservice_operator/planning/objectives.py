@@ -10,12 +10,11 @@ from llmservice_operator.planning.batches import frugal_budgets, with_sequences
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.fit import Fit, fit_at
 from llmservice_operator.planning.prediction import (
-    TPOT_TAIL,
     Load,
     load_of,
     predict,
     speed_model,
-    tpot_seconds,
+    tpot_p95_seconds,
 )
 from llmservice_operator.planning.types import PlannedSpeed
 from llmservice_operator.planning.words import gib, seconds
@@ -31,13 +30,13 @@ class Objectives:
     ttft_p95_seconds: float | None
     tpot_p95_seconds: float | None
 
-    def excess(self, speed: PlannedSpeed) -> float:
-        """The larger of predicted over promised; at most 1 where all is kept."""
-        pairs = (
-            (speed.ttft_p95_seconds, self.ttft_p95_seconds),
-            (speed.tpot_p95_seconds, self.tpot_p95_seconds),
-        )
-        return max((expected / wanted for expected, wanted in pairs if wanted), default=0.0)
+    def ttft_excess(self, speed: PlannedSpeed) -> float:
+        """Predicted over promised TTFT; 0 where nothing is promised."""
+        return speed.ttft_p95_seconds / self.ttft_p95_seconds if self.ttft_p95_seconds else 0.0
+
+    def tpot_excess(self, speed: PlannedSpeed) -> float:
+        """Predicted over promised TPOT; 0 where nothing is promised."""
+        return speed.tpot_p95_seconds / self.tpot_p95_seconds if self.tpot_p95_seconds else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +47,8 @@ class Choice:
     speed: PlannedSpeed
     excess: float = 0.0
     """The larger of predicted over promised; above 1 an objective is missed."""
+    alone: float | None = None
+    """TPOT at p95 of one request alone in seconds, where even that misses the objective."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -85,7 +86,7 @@ def tune(case: Case, fit: Fit, objectives: Objectives) -> Choice:
         if choice.keeps:
             return choice
         best = choice if best is None or choice.excess < best.excess else best
-        if objectives.tpot_p95_seconds and _alone(case, base, load) > objectives.tpot_p95_seconds:
+        if choice.alone is not None:
             break  # no budget makes a single request faster
     if best is None:
         raise AssertionError("_budgets() yields the fit itself")
@@ -111,10 +112,6 @@ def _model(case: Case, fit: Fit) -> SpeedModel:
     )
 
 
-def _alone(case: Case, fit: Fit, load: Load) -> float:
-    return tpot_seconds(_model(case, fit), load, 1) * TPOT_TAIL
-
-
 def held_requests(fit: Fit, load: Load) -> int:
     """Requests of mean length that the KV cache holds while they run."""
     layout = fit.layout
@@ -123,31 +120,48 @@ def held_requests(fit: Fit, load: Load) -> int:
 
 
 def _with_pace(case: Case, base: Fit, load: Load, objectives: Objectives) -> Choice:
-    """As many sequences as the objective for TPOT allows, never fewer than the workload asks for."""
-    model = _model(case, base)
-    limit = objectives.tpot_p95_seconds
-    found, note = base, ""
-    if limit is not None and case.spec.engine.pin.max_num_seqs is None:
-        allowed = largest_batch(
-            lambda batch: tpot_seconds(model, load, batch) * TPOT_TAIL, limit, base.batch.max_num_seqs
+    """As many sequences as the objective for TPOT allows, never fewer than the workload asks for.
+
+    Where not even one request keeps it, the batch is left as it is: fewer requests at once would help nobody.
+    """
+    model, limit = _model(case, base), objectives.tpot_p95_seconds
+    if limit is None or case.spec.engine.pin.max_num_seqs is not None:
+        return _judged(_measured(base, load, model), objectives)
+
+    def pace(batch: int) -> float:
+        return tpot_p95_seconds(model, load, batch)
+
+    allowed = largest_batch(pace, limit, base.batch.max_num_seqs)
+    if allowed == 0:
+        choice = _judged(_measured(base, load, model), objectives)
+        return replace(
+            choice, alone=pace(1), excess=max(pace(1) / limit, objectives.ttft_excess(choice.speed))
         )
-        seqs = max(_captured(allowed), case.wish.concurrency, 1)
-        if seqs < base.batch.max_num_seqs:
-            fewer = fit_at(case, base.candidate, with_sequences(base.batch, seqs))
-            if isinstance(fewer, Fit) and fewer.context >= base.context:
-                found, note = fewer, _slower(model, load, seqs, limit)
-                model = _model(case, found)
-    choice = _measured(found, load, model)
-    return replace(choice, excess=objectives.excess(choice.speed), notes=(note,) if note else ())
+    seqs = max(_captured(allowed), case.wish.concurrency)
+    if seqs >= base.batch.max_num_seqs:
+        return _judged(_measured(base, load, model), objectives)
+    fewer = fit_at(case, base.candidate, with_sequences(base.batch, seqs))
+    if not isinstance(fewer, Fit) or fewer.context < base.context:
+        return _judged(_measured(base, load, model), objectives)
+    choice = _judged(_measured(fewer, load, _model(case, fewer)), objectives)
+    return replace(choice, notes=(_slower(model, load, seqs, limit),))
+
+
+def _judged(choice: Choice, objectives: Objectives) -> Choice:
+    speed = choice.speed
+    return replace(choice, excess=max(objectives.ttft_excess(speed), objectives.tpot_excess(speed)))
 
 
 def _slower(model: SpeedModel, load: Load, seqs: int, limit: float) -> str:
     """What one more step of sequences would have cost."""
     more = seqs + CAPTURE_STEP
-    kept, worse = (seconds(tpot_seconds(model, load, each) * TPOT_TAIL) for each in (seqs, more))
+    here, worse = (tpot_p95_seconds(model, load, each) for each in (seqs, more))
+    promised = f"spec.slo.tpot.p95 of {seconds(limit)}"
+    if here > limit:
+        return f"max_num_seqs: {seqs}, as spec.workload.concurrency.min asks; that is more than {promised} allows"
     return (
-        f"max_num_seqs: {seqs}, the largest batch within spec.slo.tpot.p95 of {seconds(limit)} (expected {kept}); "
-        f"{more} would take {worse}"
+        f"max_num_seqs: {seqs}, the largest batch within {promised} (expected {seconds(here)}); {more} would take "
+        f"{seconds(worse)}"
     )
 
 
@@ -175,38 +189,55 @@ def _measured(fit: Fit, load: Load, model: SpeedModel) -> Choice:
 
 def missed(case: Case, choice: Choice, objectives: Objectives, nearest: Choice) -> tuple[str, ...]:
     """Each objective that the choice doesn't keep: by how much, and what it is bound by."""
-    speed, where = choice.speed, choice.fit.candidate
+    speed, where = choice.speed, str(choice.fit.candidate)
     closest = ""
     if nearest.excess < choice.excess / 1.05:
-        tpot, ttft = seconds(nearest.speed.tpot_p95_seconds), seconds(nearest.speed.ttft_p95_seconds)
+        tpot = seconds(nearest.alone or nearest.speed.tpot_p95_seconds)
+        ttft = seconds(nearest.speed.ttft_p95_seconds)
         closest = f"; {nearest.fit.candidate} comes closest of what is allowed: TPOT {tpot}, TTFT {ttft}"
     texts = []
-    limit = objectives.tpot_p95_seconds
-    if limit is not None and speed.tpot_p95_seconds > limit:
-        at_once = f"{speed.batch} request{'' if speed.batch == 1 else 's'} at once"
-        texts.append(
-            f"spec.slo.tpot.p95 of {seconds(limit)} is missed: {seconds(speed.tpot_p95_seconds)} a token expected on "
-            f"{where} with {at_once}, {speed.tpot_p95_seconds / limit:.1f} times as long; {_bound(case, choice)}"
-            f"{closest}"
-        )
-    limit = objectives.ttft_p95_seconds
-    if limit is not None and speed.ttft_p95_seconds > limit:
-        texts.append(
-            f"spec.slo.ttft.p95 of {seconds(limit)} is missed: {seconds(speed.ttft_p95_seconds)} expected on {where} "
-            f"for a prompt of {speed.input_p95_tokens:,} tokens, {speed.ttft_p95_seconds / limit:.1f} times as long; "
-            f"prompts are {speed.prefill_regime} there{closest}"
-        )
+    if objectives.tpot_excess(speed) > 1:
+        texts.append(_missed_tpot(speed, where, objectives, choice.alone) + _bound(case, choice) + closest)
+    if objectives.ttft_excess(speed) > 1:
+        texts.append(_missed_ttft(speed, where, objectives) + closest)
     return tuple(texts)
 
 
-def _bound(case: Case, choice: Choice) -> str:
-    """What no setting can beat: each step reads the weights (of a mixture, those of the experts that are asked)."""
-    found, regime = choice.fit, choice.speed.decode_regime
-    if case.model.mixture is not None:
-        return f"steps are {regime} there"
-    bandwidth = found.candidate.row.memory_bandwidth_bytes_per_second
-    least = found.rank_weights_bytes / bandwidth
+def _missed_tpot(speed: PlannedSpeed, where: str, objectives: Objectives, alone: float | None) -> str:
+    limit = objectives.tpot_p95_seconds or 1.0
+    expected_seconds, load = speed.tpot_p95_seconds, f"{speed.batch} requests at once"
+    if alone is not None or speed.batch == 1:
+        expected_seconds, load = alone or expected_seconds, "a single request"
     return (
-        f"steps are {regime} there: reading {gib(found.rank_weights_bytes)} of weights at {bandwidth / 1e9:,.0f} GB/s "
-        f"alone takes {seconds(least)}"
+        f"spec.slo.tpot.p95 of {seconds(limit)} is missed: {seconds(expected_seconds)} a token expected on {where} "
+        f"with {load}, {expected_seconds / limit:.1f} times as long; steps are {speed.decode_regime} there"
     )
+
+
+def _missed_ttft(speed: PlannedSpeed, where: str, objectives: Objectives) -> str:
+    """By how much the objective for TTFT is missed."""
+    limit, took = objectives.ttft_p95_seconds or 1.0, speed.ttft_p95_seconds
+    return (
+        f"spec.slo.ttft.p95 of {seconds(limit)} is missed: {seconds(took)} expected on {where} for a prompt of "
+        f"{speed.input_p95_tokens:,} tokens, {took / limit:.1f} times as long; prompts are {speed.prefill_regime} there"
+    )
+
+
+def _bound(case: Case, choice: Choice) -> str:
+    """What no setting can beat: each step reads the weights. Of a mixture it reads those of the experts asked."""
+    if case.model.mixture is not None:
+        return ""
+    found = choice.fit
+    bandwidth = found.candidate.row.memory_bandwidth_bytes_per_second
+    least = seconds(found.rank_weights_bytes / bandwidth)
+    return f": reading {gib(found.rank_weights_bytes)} of weights at {bandwidth / 1e9:,.0f} GB/s alone takes {least}"
+
+
+def missed_alone(speed: PlannedSpeed, where: str, objectives: Objectives) -> tuple[str, ...]:
+    """The same where there is nothing to compare with: the CPU row."""
+    texts = []
+    if objectives.tpot_excess(speed) > 1:
+        texts.append(_missed_tpot(speed, where, objectives, None))
+    if objectives.ttft_excess(speed) > 1:
+        texts.append(_missed_ttft(speed, where, objectives))
+    return tuple(texts)
