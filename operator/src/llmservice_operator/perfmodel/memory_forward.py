@@ -99,13 +99,18 @@ def expert_workspace_bytes(model: Architecture, batch: Batch) -> int:
     One holds the larger of the product and the output, the other the larger of gate-and-up and the output. MXFP4
     experts on Hopper (OAI's Triton kernels, monolithic) and FlashInfer's kernels on SM100 have none.
     """
-    if model.mixture is None or batch.expert_format == "MXFP4" or batch.device.data_center_blackwell:
+    if model.mixture is None or _monolithic(batch) or batch.device.data_center_blackwell:
         return 0
     rows = batch.max_num_batched_tokens * model.mixture.experts_per_token
     inner = ceil_div(model.mixture.intermediate_size, batch.tensor_parallel_size)
     up = 2 * inner if model.gated else inner
     hidden = model.hidden_size
     return rows * DTYPE_BYTES[batch.dtype] * (max(inner, hidden) + max(up, hidden))
+
+
+def _monolithic(batch: Batch) -> bool:
+    """Whether one kernel does all of an MXFP4 expert layer, with buffers of its own (oracle/mxfp4.py)."""
+    return batch.expert_format == "MXFP4" and batch.device.compute_capability == "9.0"
 
 
 def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
@@ -118,7 +123,7 @@ def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
         return 0
     tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
     inside = 0
-    if batch.expert_format == "MXFP4":
+    if _monolithic(batch):
         inner = ceil_div(mixture.intermediate_size, batch.tensor_parallel_size)
         inside = tokens * mixture.experts_per_token * width * (inner + model.hidden_size)
     kept = _attention_row(model, batch) + 2 * row
