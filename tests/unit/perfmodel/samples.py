@@ -10,6 +10,7 @@ from llmservice_operator.engines.versions import memory_rules, parse_version
 from llmservice_operator.perfmodel.accelerators import (
     AcceleratorRow,
     builtin_catalogue_text,
+    find_row,
     load_catalogue,
 )
 from llmservice_operator.perfmodel.architecture import read_architecture
@@ -102,12 +103,17 @@ def start_batch(start: dict[str, Any]) -> Batch:
 def start_weights(start: dict[str, Any]) -> int:
     """Predicted bytes of weights of one rank of a start."""
     model = start_model(start)
+    version = parse_version(start["engine_version"] or "0.16.0")
+    assert version is not None
+    row = find_row(catalogue(), start.get("gpu", ""))
     return rank_weight_bytes(
         model,
         quantization_of(start),
         dtype=start.get("dtype", model.dtype),
         tensor_parallel_size=start["tp"],
         with_vision=not start.get("language_model_only", False),
+        capability=row.capability if row is not None else None,
+        engine_version=version,
     )
 
 

@@ -20,8 +20,8 @@ WEIGHTS = read_starts("weights.json")
 GROUPED = {name: start for name, start in STARTS.items() if start["memory"]["num_gpu_blocks"]}
 PRINTED = {name: start for name, start in GROUPED.items() if start["memory"]["max_concurrency"]}
 
-WEIGHTS_TOLERANCE = 0.01
-"""Of the weights. Worst seen: 0.8 %."""
+WEIGHTS_TOLERANCE = 0.005
+"""Of the weights. Worst seen: 0.4 %."""
 LOG_ROUNDING_GIB = 0.005
 UNDER_PROMISE_GIB = 2.6
 """By how much the KV cache is under-promised at most, the margin of 1 GiB included (runner V1 on H200, where
@@ -39,7 +39,9 @@ def test_weights_of_measured_starts(start: dict[str, Any]) -> None:
 
 @each(WEIGHTS)
 def test_weights_of_public_logs(start: dict[str, Any]) -> None:
-    tolerance = 0.015  # an older engine's own copies beside the weights reach 1.3 % in one log
+    tolerance = (
+        0.009 if start["name"] == "mi-qwen7b-0170" else 0.003
+    )  # a card of AMD, whose runtime pads more
 
     assert start_weights(start) / GIB == pytest.approx(start["weights_gib"], rel=tolerance)
 

@@ -28,6 +28,7 @@ from llmservice_operator.perfmodel.feed_forward import (
     read_feed_forward,
     sparse_layers,
 )
+from llmservice_operator.perfmodel.rotary import rotary_weights
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, LayerCache, Shard, Weight
 from llmservice_operator.perfmodel.state_layers import (
     delta_cache,
@@ -86,11 +87,14 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
     heads = read_heads(text, hidden_size=hidden_size)
     max_model_len = read_max_model_len(text)
-    # The table of cosines and sines that each rank keeps for all positions (layers/rotary_embedding).
-    rotary_size = text.integer("qk_rope_head_dim", default=heads.size)
-    weights.append(
-        Weight(module="rotary", rows=max_model_len, columns=rotary_size, shard=Shard.REPLICATED, linear=False)
-    )
+    if not text.has("hybrid_override_pattern"):
+        weights += rotary_weights(
+            text,
+            root=root,
+            positions=max_model_len,
+            head_size=heads.size,
+            full_head_size=read_full_heads(text, heads).size,
+        )
     return Architecture(
         name=name,
         kind=kind,

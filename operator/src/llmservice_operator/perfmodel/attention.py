@@ -1,6 +1,6 @@
 """Attention layers: grouped-query, sliding and chunked windows, multi-head latent attention."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmservice_operator.perfmodel.config_reader import ConfigReader
@@ -19,7 +19,7 @@ class Heads:
     gated_output: bool
     """The query projection has a second half that gates the output."""
     value_is_key: bool
-    """There is no value projection: keys serve as values (and are still cached twice)."""
+    """The checkpoint has no value projection: keys serve as values (and are still cached twice)."""
 
 
 def read_heads(config: ConfigReader, *, hidden_size: int) -> Heads:
@@ -65,14 +65,14 @@ def attention_weights(prefix: str, heads: Heads, *, hidden_size: int) -> list[We
             heads=heads.kv if shard is Shard.HEADS else 1,
         )
 
-    weights = [
+    value = projection("v_proj", kv_rows, hidden_size, Shard.HEADS)
+    return [
         projection("q_proj", query_rows, hidden_size, Shard.TENSOR),
         projection("k_proj", kv_rows, hidden_size, Shard.HEADS),
+        # Where keys are values, the keys' projection is loaded into both slots (models/gemma4.py).
+        replace(value, in_checkpoint=not heads.value_is_key),
         projection("o_proj", hidden_size, heads.query * heads.size, Shard.TENSOR),
     ]
-    if not heads.value_is_key:
-        weights.append(projection("v_proj", kv_rows, hidden_size, Shard.HEADS))
-    return weights
 
 
 def attention_cache(heads: Heads, layer_type: str, window: int) -> AttentionCache:
@@ -168,6 +168,7 @@ def latent_weights(prefix: str, latent: Latent, *, hidden_size: int) -> list[Wei
             columns=latent.kv_rank,
             shard=Shard.TENSOR,
             linear=False,
+            in_checkpoint=False,
         ),
         projection("o_proj", hidden_size, latent.query * latent.value_size, Shard.TENSOR),
     ]

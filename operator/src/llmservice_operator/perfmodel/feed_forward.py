@@ -22,6 +22,8 @@ class FeedForward:
     """The shared expert's output is gated by a vector."""
     dense_beside_experts: bool
     """Every layer has a dense block as well as experts."""
+    expert_bias: bool = False
+    """Experts' projections have biases (the family whose experts clamp SwiGLU and whose attention has biases)."""
     latent_size: int = 0
     """Experts work on a projection of this size rather than on the hidden state; 0: on the hidden state."""
 
@@ -74,6 +76,7 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
         shared_gate=config.has("shared_expert_intermediate_size"),
         dense_beside_experts=config.boolean("enable_moe_block", default=False),
         latent_size=config.integer("moe_latent_size", default=0, minimum=0),
+        expert_bias=config.has("swiglu_limit") and config.boolean("attention_bias", default=False),
     )
 
 
@@ -153,6 +156,21 @@ def expert_weights(prefix: str, block: FeedForward, *, hidden_size: int) -> list
                 expert=True,
             )
         )
+    if block.expert_bias:
+        weights += [
+            Weight(
+                module=f"{prefix}.experts.{name}",
+                rows=rows,
+                columns=1,
+                shard=shard,
+                copies=mixture.experts,
+                linear=False,
+            )
+            for name, rows, shard in (
+                ("gate_up_bias", len(names) * mixture.intermediate_size, Shard.TENSOR),
+                ("down_bias", hidden_size, Shard.REPLICATED),
+            )
+        ]
     if block.shared_size:
         weights += dense_weights(
             f"{prefix}.shared_expert", block.shared_size, gated=block.gated, hidden_size=hidden_size

@@ -7,11 +7,9 @@ from typing import Any
 
 from llmservice_operator.perfmodel.config_reader import ConfigError, ConfigReader
 from llmservice_operator.perfmodel.module_patterns import ModulePatterns, PatternError, bare_name
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Weight, ceil_div
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Weight
 
 _BLOCK_SCALE_BYTES = 4
-MXFP4_HIDDEN_PADDING, MXFP4_INTERMEDIATE_PADDING = 256, 128
-"""The MXFP4 kernels pad an expert's sides to these (seen in the weights of starts at TP 1, 2, 4 and 8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,21 +19,15 @@ class Format:
     name: str
     bits: float
     """Bits of one element, scales and zero points included."""
-    hidden_padding: int = 1
-    """The hidden side of an expert is padded to a multiple of this on each rank."""
-    intermediate_padding: int = 1
+    scale_bits: float = 0.0
+    """The part of them that lies in tensors of its own."""
 
 
 FP8 = Format(name="FP8", bits=8.0)
 INT8 = Format(name="INT8", bits=8.0)
-NVFP4 = Format(name="NVFP4", bits=4.0 + 8.0 / 16)
-MXFP4 = Format(
-    name="MXFP4",
-    bits=4.0 + 8.0 / 32,
-    hidden_padding=MXFP4_HIDDEN_PADDING,
-    intermediate_padding=MXFP4_INTERMEDIATE_PADDING,
-)
-MXFP8 = Format(name="MXFP8", bits=8.0 + 8.0 / 32)
+NVFP4 = Format(name="NVFP4", bits=4.0 + 8.0 / 16, scale_bits=8.0 / 16)
+MXFP4 = Format(name="MXFP4", bits=4.0 + 8.0 / 32, scale_bits=8.0 / 32)
+MXFP8 = Format(name="MXFP8", bits=8.0 + 8.0 / 32, scale_bits=8.0 / 32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +50,21 @@ class Quantization:
 
     def format_of(self, weight: Weight) -> Format | None:
         """The format of this weight; None: the model's dtype."""
+        key = (weight.module, weight.linear, weight.expert)
+        if key not in self._formats:
+            self._formats[key] = self._format_of(weight)
+        return self._formats[key]
+
+    @cached_property
+    def _formats(self) -> dict[tuple[str, bool, bool], Format | None]:
+        """What was found out already: lists are long, and each weight is asked for again and again."""
+        return {}
+
+    def _format_of(self, weight: Weight) -> Format | None:
         if not weight.linear or (self.experts_only and not weight.expert):
+            return None
+        # Checkpoints leave an encoder in 16 bits, and name it in their lists as their own model class does.
+        if weight.module.startswith("visual.") and not self.online:
             return None
         if self.by_module is not None:
             return _lookup(weight.module, self.by_module)
@@ -134,10 +140,11 @@ def _names(section: ConfigReader, *keys: str) -> tuple[str, ...]:
 
 def _read_fp8(section: ConfigReader) -> Quantization:
     block = [each for each in section.sequence("weight_block_size") if isinstance(each, int) and each > 0]
-    bits = 8.0 + (8.0 * _BLOCK_SCALE_BYTES / (block[0] * block[1]) if len(block) == 2 else 0.0)
+    scale_bits = 8.0 * _BLOCK_SCALE_BYTES / (block[0] * block[1]) if len(block) == 2 else 0.0
     ignored = _names(section, "modules_to_not_convert", "ignored_layers")
     side = block[0] if len(block) == 2 else 0
-    return Quantization(method="fp8", default=Format(name="FP8", bits=bits), ignored=ignored, block_size=side)
+    fmt = Format(name="FP8", bits=8.0 + scale_bits, scale_bits=scale_bits)
+    return Quantization(method="fp8", default=fmt, ignored=ignored, block_size=side)
 
 
 def _read_mxfp4(section: ConfigReader) -> Quantization:
@@ -152,7 +159,8 @@ def _read_grouped_int(section: ConfigReader) -> Quantization:
     extra = (16.0 + bits) / group if group > 0 else 0.0
     ignored = _names(section, "modules_to_not_convert", "modules_in_block_to_quantize_exclude")
     method = section.text("quant_method").lower()
-    return Quantization(method=method, default=Format(name=f"INT{bits}", bits=bits + extra), ignored=ignored)
+    fmt = Format(name=f"INT{bits}", bits=bits + extra, scale_bits=extra)
+    return Quantization(method=method, default=fmt, ignored=ignored)
 
 
 def _read_bitsandbytes(section: ConfigReader) -> Quantization:
@@ -179,7 +187,7 @@ def _read_compressed_tensors(section: ConfigReader) -> Quantization:
     kind = "FP" if weights.text("type") == "float" else "INT"
     return Quantization(
         method="compressed-tensors",
-        default=Format(name=f"{kind}{int(bits)}", bits=bits + extra),
+        default=Format(name=f"{kind}{int(bits)}", bits=bits + extra, scale_bits=extra),
         ignored=_names(section, "ignore"),
         kv_cache_dtype="fp8" if section.has("kv_cache_scheme") else "",
     )
@@ -224,20 +232,7 @@ def _mixed_formats(inner: ConfigReader) -> dict[str, Format]:
 
 
 def weight_bytes(weight: Weight, quantization: Quantization, *, dtype: str, tensor_parallel_size: int) -> int:
-    """Bytes of this weight on one rank."""
+    """Bytes of this weight's values and scales on one rank, without any kernel's padding."""
     fmt = quantization.format_of(weight)
-    if fmt is None:
-        return weight.elements(tensor_parallel_size) * DTYPE_BYTES[dtype]
-    if fmt.hidden_padding > 1:
-        return _padded_bytes(weight, fmt, tensor_parallel_size)
-    return int(weight.elements(tensor_parallel_size) * fmt.bits / 8)
-
-
-def _padded_bytes(weight: Weight, fmt: Format, tensor_parallel_size: int) -> int:
-    """An expert whose shard is padded on both sides; the intermediate side is the one that is split."""
-    down = weight.module.endswith("down_proj")
-    hidden, intermediate = (weight.rows, weight.columns) if down else (weight.columns, weight.rows)
-    padded_hidden = ceil_div(hidden, fmt.hidden_padding) * fmt.hidden_padding
-    rank_size = ceil_div(intermediate, tensor_parallel_size)
-    padded_size = ceil_div(rank_size, fmt.intermediate_padding) * fmt.intermediate_padding
-    return int(padded_hidden * padded_size * weight.copies * fmt.bits / 8)
+    elements = weight.elements(tensor_parallel_size)
+    return elements * DTYPE_BYTES[dtype] if fmt is None else int(elements * fmt.bits / 8)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Literal
 
 DTYPE_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
@@ -14,6 +15,14 @@ VOCAB_PADDING = 64
 def ceil_div(numerator: int, denominator: int) -> int:
     """The quotient, rounded up."""
     return -(-numerator // denominator)
+
+
+_UNITS = {
+    "q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj",
+    "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
+    "in_proj_qkv": "in_proj_qkvz", "in_proj_z": "in_proj_qkvz", "in_proj_b": "in_proj_ba", "in_proj_a": "in_proj_ba",
+    "q_a_proj": "fused_qkv_a_proj", "kv_a_proj_with_mqa": "fused_qkv_a_proj",
+}  # fmt: skip
 
 
 class Shard(Enum):
@@ -48,6 +57,16 @@ class Weight:
     """Whether a quantisation method for linear layers applies at all (not to norms, embeddings, routers)."""
     expert: bool = False
     """Whether it is a routed expert's: some formats quantise nothing else."""
+    in_checkpoint: bool = True
+    """False for what the engine makes by itself: tables of angles, copies."""
+    element_bytes: int | None = None
+    """Where it isn't the model's dtype."""
+
+    @property
+    def unit(self) -> str:
+        """The one tensor that the engine makes of this weight and its neighbours (`packed_modules_mapping`)."""
+        prefix, _, name = self.module.rpartition(".")
+        return f"{prefix}.{_UNITS.get(name, name)}"
 
     def elements(self, tensor_parallel_size: int) -> int:
         """Elements on one rank."""
@@ -62,6 +81,13 @@ class Weight:
             case Shard.VOCABULARY:
                 padded = ceil_div(self.rows, VOCAB_PADDING) * VOCAB_PADDING
                 return ceil_div(padded, tensor_parallel_size) * self.columns
+
+
+def _grouped(weights: tuple[Weight, ...]) -> tuple[tuple[Weight, ...], ...]:
+    found: dict[str, list[Weight]] = {}
+    for each in weights:
+        found.setdefault(each.unit, []).append(each)
+    return tuple(tuple(each) for each in found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +117,7 @@ class StateCache:
 LayerCache = AttentionCache | StateCache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VisionTower:
     """The encoder of a multimodal model."""
 
@@ -100,6 +126,11 @@ class VisionTower:
     merged_patches: int
     """Patches that become one token of the language model."""
     weights: tuple[Weight, ...]
+
+    @cached_property
+    def units(self) -> tuple[tuple[Weight, ...], ...]:
+        """The weights by the tensors that the engine makes of them."""
+        return _grouped(self.weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +170,11 @@ class Architecture:
     vision: VisionTower | None
     num_mtp_layers: int
     """Multi-token-prediction layers: in the checkpoint, not loaded unless speculation asks for them."""
+
+    @cached_property
+    def units(self) -> tuple[tuple[Weight, ...], ...]:
+        """The weights by the tensors that the engine makes of them, the encoder's apart."""
+        return _grouped(self.weights)
 
     @property
     def has_state(self) -> bool:

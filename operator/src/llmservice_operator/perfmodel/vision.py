@@ -1,6 +1,8 @@
 """The encoder of a multimodal model: its weights, and what one token of it costs while it runs.
 
-It counts whole on every rank: a start at TP 2 (vLLM 0.12, a 27-layer tower) shows no share of it.
+The blocks of a tower that vLLM has written itself are cut over the ranks (`--mm-encoder-tp-mode weights`; a 27-layer
+tower at TP 2 on 0.12), its projector is whole on each. Towers that it takes from transformers, which pool instead of
+merging, are whole.
 """
 
 from llmservice_operator.perfmodel.config_reader import ConfigReader
@@ -21,18 +23,13 @@ def read_vision(config: ConfigReader, *, hidden_size: int) -> VisionTower | None
         "global_head_dim"
     )
     merge = tower.integer("spatial_merge_size", "pooling_kernel_size", default=2)
+    shard = Shard.REPLICATED if tower.has("pooling_kernel_size") else Shard.TENSOR
     weights: list[Weight] = []
     for index in range(layers):
         prefix = f"visual.blocks.{index}"
-        weights.append(
-            Weight(module=f"{prefix}.attn.qkv", rows=3 * width, columns=width, shard=Shard.REPLICATED)
-        )
-        weights.append(
-            Weight(module=f"{prefix}.attn.proj", rows=width, columns=width, shard=Shard.REPLICATED)
-        )
-        weights += dense_weights(
-            f"{prefix}.mlp", inner, gated=gated, hidden_size=width, shard=Shard.REPLICATED
-        )
+        weights.append(Weight(module=f"{prefix}.attn.qkv", rows=3 * width, columns=width, shard=shard))
+        weights.append(Weight(module=f"{prefix}.attn.proj", rows=width, columns=width, shard=shard))
+        weights += dense_weights(f"{prefix}.mlp", inner, gated=gated, hidden_size=width, shard=shard)
     patch = tower.integer("patch_size", default=14)
     pixels = 3 * patch * patch * tower.integer("temporal_patch_size", default=1)
     positions = tower.integer("num_position_embeddings", "position_embedding_size", default=1)
@@ -44,15 +41,25 @@ def read_vision(config: ConfigReader, *, hidden_size: int) -> VisionTower | None
             shard=Shard.REPLICATED,
             linear=False,
         ),
-        *_merger(tower, width, merge, hidden_size),
+        *_merger(config, tower, width, merge, hidden_size),
     ]
     return VisionTower(
         hidden_size=width, intermediate_size=inner, merged_patches=merge * merge, weights=tuple(weights)
     )
 
 
-def _merger(tower: ConfigReader, width: int, merge: int, hidden_size: int) -> list[Weight]:
+def _merger(
+    config: ConfigReader, tower: ConfigReader, width: int, merge: int, hidden_size: int
+) -> list[Weight]:
     """The projector: two matrices over merged patches, one set more for each deep-stack level."""
+    merge_outside = config.integer("spatial_merge_size", default=0, minimum=0)
+    if merge_outside:
+        # A patch merger and a projector of two matrices (models/mistral3.py).
+        sides = ((width, width * merge_outside**2), (hidden_size, width), (hidden_size, hidden_size))
+        return [
+            Weight(module=f"visual.projector.{index}", rows=rows, columns=columns, shard=Shard.REPLICATED)
+            for index, (rows, columns) in enumerate(sides)
+        ]
     if not tower.has("spatial_merge_size"):
         return [
             Weight(

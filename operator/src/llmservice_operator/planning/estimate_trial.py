@@ -110,5 +110,9 @@ def _weights(model: Architecture, settings: Settings) -> int:
         dtype=settings.dtype,
         tensor_parallel_size=settings.tensor_parallel_size,
         with_vision=settings.multimodal,
+        data_parallel_size=settings.data_parallel_size,
+        expert_parallel=settings.expert_parallel,
+        capability=settings.card.capability,
+        engine_version=settings.version,
     )
     return max(0, size - settings.cpu_offload_bytes)

@@ -101,7 +101,12 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
             note="the weights are loaded in 16 bits before they are quantised; a quantised checkpoint needs half",
         )
     rules = memory_rules(case.version, case.model)
-    weights = rank_weights(case, dtype=case.gpu_dtype, tensor_parallel_size=candidate.tensor_parallel_size)
+    weights = rank_weights(
+        case,
+        dtype=case.gpu_dtype,
+        tensor_parallel_size=candidate.tensor_parallel_size,
+        capability=candidate.row.capability,
+    )
     best: Fit | Misfit | None = None
     for batch in batches(case, candidate):
         result = _fit_batch(case, candidate, batch, rules, weights)
@@ -115,7 +120,12 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
 
 def fit_at(case: Case, candidate: Candidate, batch: Batch) -> Fit | Misfit:
     """Whether a case fits on a candidate that can run it, at these batch knobs."""
-    weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=candidate.tensor_parallel_size)
+    weights = rank_weights(
+        case,
+        dtype=batch.dtype,
+        tensor_parallel_size=candidate.tensor_parallel_size,
+        capability=candidate.row.capability,
+    )
     return _fit_batch(case, candidate, batch, memory_rules(case.version, case.model), weights)
 
 
@@ -173,7 +183,9 @@ def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:
     return result if result.shortfall_bytes < best.shortfall_bytes else best
 
 
-def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
+def rank_weights(
+    case: Case, *, dtype: str, tensor_parallel_size: int, capability: tuple[int, int] | None = None
+) -> int:
     """Weights on one rank, less what is kept in host memory; after a failed load with a tenth more."""
     derived = rank_weight_bytes(
         case.model,
@@ -181,6 +193,8 @@ def rank_weights(case: Case, *, dtype: str, tensor_parallel_size: int) -> int:
         dtype=dtype,
         tensor_parallel_size=tensor_parallel_size,
         with_vision=case.switches.multimodal,
+        capability=capability,
+        engine_version=case.version,
     )
     if (share := larger_share(case, dtype)) > 1:
         derived = int(derived * share)
