@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from llmservice_operator.cli_documents import (
     read_text,
     yaml_objects,
 )
+from llmservice_operator.clients.safetensors_files import read_weights
 from llmservice_operator.engines.versions import version_from_image
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
@@ -180,9 +181,21 @@ def _model(spec: LLMServiceSpec, document: Document, config: Path | None) -> Mod
 
 
 def model_from_path(path: Path) -> ModelFacts:
-    """The facts of a config.json, or of a folder with one. Raises InvalidInputError or OSError."""
+    """The facts of a config.json, or of a folder with one, and of the weights in it.
+
+    Raises InvalidInputError or OSError.
+    """
     texts, source = config_texts(path)
-    return model_from_texts(texts, source=source)
+    facts = model_from_texts(texts, source=source)
+    if not path.is_dir():
+        return facts
+    found = read_weights(path, facts.config)
+    return replace(
+        facts,
+        weights_bytes=found.weights_bytes,
+        checkpoint=found.checkpoint,
+        weights_problem=found.problem,
+    )
 
 
 def model_from_texts(texts: Mapping[Any, Any], *, source: str) -> ModelFacts:
