@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,33 @@ from llmservice_operator.perfmodel.checkpoint import (
     Tensor,
     add_up,
     header_length,
+    index_total,
     read_header,
     weight_files,
 )
 
 MAX_INDEX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderWeights:
+    """What a folder tells of its weights."""
+
+    weights_bytes: int | None = None
+    checkpoint: Checkpoint | None = None
+    problem: str = ""
+    """Why the headers tell nothing, where there are files."""
+
+
+def read_weights(folder: Path, config: Mapping[str, Any]) -> FolderWeights:
+    """The weights by the headers of the folder's files, else by its index. A file that is no good is told."""
+    try:
+        checkpoint, problem = read_folder(folder, config), ""
+    except CheckpointError as error:
+        checkpoint, problem = None, str(error)
+    if checkpoint is not None:
+        return FolderWeights(weights_bytes=checkpoint.total_bytes, checkpoint=checkpoint)
+    return FolderWeights(weights_bytes=index_total(_index(folder / INDEX_NAME)), problem=problem)
 
 
 def read_folder(folder: Path, config: Mapping[str, Any]) -> Checkpoint | None:
