@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from llmservice_operator.errors import InvalidInputError
 
@@ -137,7 +137,7 @@ def _tensor(name: str, value: Any) -> Tensor:
     return Tensor(name, dtype[:16], size)
 
 
-def _wholes(value: Any) -> bool:
+def _wholes(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(
         isinstance(each, int) and not isinstance(each, bool) and 0 <= each <= MAX_TENSOR_BYTES
         for each in value
@@ -213,5 +213,5 @@ def weight_files(names: Iterable[str], index: Mapping[str, Any] | None) -> tuple
 def index_total(index: Mapping[str, Any] | None) -> int | None:
     """`metadata.total_size` of an index, if it is a size."""
     metadata = (index or {}).get("metadata")
-    value = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return value if _wholes([value]) and value else None
+    sizes = [metadata.get("total_size") if isinstance(metadata, dict) else None]
+    return sizes[0] if _wholes(sizes) and sizes[0] else None
