@@ -36,7 +36,7 @@ def exact_bytes(case: Case, dtype: str) -> int | None:
 
 def derived_bytes(case: Case, dtype: str) -> int:
     """The same from the shapes: without tables that the engine makes itself."""
-    stored = tuple(each for each in case.model.weights if getattr(each, "in_checkpoint", True))
+    stored = tuple(each for each in case.model.weights if each.in_checkpoint)
     return rank_weight_bytes(
         replace(case.model, weights=stored),
         case.quantization,
