@@ -66,7 +66,8 @@ def candidates(case: Case) -> list[Candidate]:
     makes another plan of one that runs.
     """
     current = case.inputs.current_accelerator
-    found = [each for offer in offers(case) for each in _sized(case, offer)]
+    sizes = _sizes(case)
+    found = [each for offer in offers(case) for each in _sized(case, offer, sizes)]
 
     def rank(each: Candidate) -> tuple[bool, bool, bool, float, int]:
         elsewhere = each.row.name != current
@@ -142,14 +143,18 @@ def _devices(
             yield resource, count, sliced(row, replace(slice_of, memory_bytes=memory))
 
 
-def _sized(case: Case, offer: Offer) -> Iterator[Candidate]:
-    """A slice is one rank: ranks can't talk to each other between slices."""
-    if offer.row.is_cpu:
-        sizes = [1] if _sizes(case, 1) else []
-    else:
-        sizes = _sizes(case, max(offer.row.max_per_node, 1 if _is_slice(offer) else offer.seen))
-        sizes = [size for size in sizes if size == 1 or not _is_slice(offer)]
+def _sized(case: Case, offer: Offer, sizes: list[int]) -> Iterator[Candidate]:
+    """A candidate for each number of ranks that one node may have; what the user says is taken as it is.
+
+    A slice is one rank: ranks can't talk to each other between slices.
+    """
+    said = case.spec.accelerator.parallelism.tensor != "auto"
+    limit = max(offer.row.max_per_node, offer.seen)
     for size in sizes:
+        if (offer.row.is_cpu or _is_slice(offer)) and size > 1:
+            continue
+        if not said and size > limit:
+            continue
         yield Candidate(
             row=offer.row,
             tensor_parallel_size=size,
@@ -164,11 +169,10 @@ def _is_slice(offer: Offer) -> bool:
     return profile_of_resource(offer.resource_name) is not None or profile_of_product(product) is not None
 
 
-def _sizes(case: Case, limit: int) -> list[int]:
+def _sizes(case: Case) -> list[int]:
+    """Numbers of ranks that the model can be split over: the user's, or all that divide it."""
     said = case.spec.accelerator.parallelism.tensor
-    if said != "auto":
-        return [int(said)] if splits(case, int(said)) is None else []
-    return [size for size in SIZES if size <= limit and splits(case, size) is None]
+    return [size for size in (SIZES if said == "auto" else (int(said),)) if splits(case, size) is None]
 
 
 def splits(case: Case, size: int) -> str | None:

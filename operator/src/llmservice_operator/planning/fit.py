@@ -108,7 +108,10 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
         capability=candidate.row.capability,
     )
     best: Fit | Misfit | None = None
-    for batch in batches(case, candidate):
+    tried = list(batches(case, candidate))
+    if weights >= candidate.row.memory_bytes:
+        tried = tried[-1:]  # no batch helps; the most frugal one tells the shortfall
+    for batch in tried:
         result = _fit_batch(case, candidate, batch, rules, weights)
         if isinstance(result, Fit) and result.context >= case.wish.context:
             return _spare_windows(case, result, rules)
