@@ -115,7 +115,11 @@ def memory_rules(
 
     `v2` and `graphs_charged`: what the environment forces (VLLM_USE_V2_MODEL_RUNNER,
     VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS). Graphs: runner V1 charges an estimate from 0.20.2 on; V2 estimates none
-    until 0.28 and does from 0.30 on. Non-torch at TP 2: 2.07 GiB on 0.19, 0.07 (V2) and 0.10 (V1) on 0.26, measured.
+    until 0.28 and does from 0.30 on.
+
+    Non-torch at TP 2: 2.07 to 2.10 GiB on 0.19, H100, where FlashInfer's fused all-reduce has a workspace (from 0.18
+    on); 0.07 (V2) and 0.10 (V1) on 0.26, H200, without nvcc, so without FlashInfer's. 0.4 before: two starts of 0.12
+    on H100, one of 0.18 on four cards that don't fuse.
     """
     on_v2 = runs_on_v2(version, model) if v2 is None else v2
     estimates = version >= ((0, 30, 0) if on_v2 else (0, 18, 0))
@@ -123,7 +127,8 @@ def memory_rules(
     return EngineMemoryRules(
         runner_v2=on_v2,
         graphs_charged=charged and estimates,
-        multi_rank_non_torch_bytes=int((2.08 if version < (0, 20, 0) else 0.07 if on_v2 else 0.1) * GIB),
+        multi_rank_non_torch_bytes=int((0.4 if version < (0, 20, 0) else 0.07 if on_v2 else 0.1) * GIB),
+        fused_all_reduce_bytes=int(1.68 * GIB) if (0, 18, 0) <= version < (0, 20, 0) else 0,
         sampler_sorts=version < (0, 17, 0),
         lasting_workspaces=version >= (0, 14, 0),
         compile_benchmarks=version >= (0, 12, 0),

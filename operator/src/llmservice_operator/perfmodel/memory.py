@@ -68,7 +68,8 @@ def non_torch_bytes(batch: Batch, rules: EngineMemoryRules) -> int:
     ranks by version.
     """
     if batch.tensor_parallel_size > 1:
-        return rules.multi_rank_non_torch_bytes
+        fuses = batch.device.compute_capability.startswith(("9.", "10."))
+        return rules.multi_rank_non_torch_bytes + (rules.fused_all_reduce_bytes if fuses else 0)
     return int((0.22 if rules.runner_v2 else 0.25) * GIB)
 
 

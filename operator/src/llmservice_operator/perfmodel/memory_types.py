@@ -18,7 +18,10 @@ class EngineMemoryRules:
     graphs_charged: bool
     """Whether an estimate of the CUDA graphs is taken from the budget."""
     multi_rank_non_torch_bytes: int
-    """Non-torch memory of a rank among several: communication buffers charged or not."""
+    """Non-torch memory of a rank among several, beside what the next term says."""
+    fused_all_reduce_bytes: int = 0
+    """Workspace of FlashInfer's all-reduce with a norm, on Hopper and SM100 (config/vllm.py
+    `enable_allreduce_rms_fusion`)."""
     sampler_sorts: bool = False
     """Top-k and top-p sort the logits (before 0.17); a Triton kernel finds thresholds in place from then on."""
     lasting_workspaces: bool = True
