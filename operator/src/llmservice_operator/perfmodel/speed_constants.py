@@ -60,40 +60,40 @@ class SpeedConstants:
     """Exponent p of the roofline's corner, (memory^p + compute^p)^(1/p): 1 adds both, infinity takes the larger."""
 
 
-ROOFLINE_SOFTNESS = 1.60
+ROOFLINE_SOFTNESS = 1.69
 """Fitted with Hopper's constants; how loads and products overlap is a matter of kernels, not of one card."""
 
 HOPPER = DeviceConstants(
-    weight_bandwidth_share=0.864,
-    cache_bandwidth_share=0.911,
-    product_flops_share=0.656,
-    attention_flops_share=0.533,
+    weight_bandwidth_share=0.863,
+    cache_bandwidth_share=0.907,
+    product_flops_share=0.65,
+    attention_flops_share=0.534,
     kernel_seconds=4.04e-6,
-    sequence_seconds=1.35e-6,
-    all_reduce_seconds=6.4e-6,
-    interconnect_share=0.60,
+    sequence_seconds=1.87e-6,
+    all_reduce_seconds=6.3e-6,
+    interconnect_share=0.71,
 )
 """Fitted to vLLM 0.26.0 on one and two H200 (tests/truth/h200_speed.json)."""
 
 AMPERE = DeviceConstants(
-    weight_bandwidth_share=0.706,
-    cache_bandwidth_share=0.769,
-    product_flops_share=0.791,
-    attention_flops_share=0.579,
-    kernel_seconds=4.03e-6,
-    sequence_seconds=1.12e-6,
-    all_reduce_seconds=6.4e-6,
-    interconnect_share=0.60,
+    weight_bandwidth_share=0.707,
+    cache_bandwidth_share=0.764,
+    product_flops_share=0.781,
+    attention_flops_share=0.601,
+    kernel_seconds=4.13e-6,
+    sequence_seconds=1.19e-6,
+    all_reduce_seconds=6.3e-6,
+    interconnect_share=0.71,
 )
 """Fitted to aiconfigurator's figures of an A100 SXM; collectives as on Hopper."""
 
 ADA = DeviceConstants(
-    weight_bandwidth_share=0.864,
-    cache_bandwidth_share=0.911,
-    product_flops_share=0.637,
-    attention_flops_share=0.296,
-    kernel_seconds=3.85e-6,
-    sequence_seconds=1.57e-6,
+    weight_bandwidth_share=0.863,
+    cache_bandwidth_share=0.907,
+    product_flops_share=0.628,
+    attention_flops_share=0.305,
+    kernel_seconds=3.86e-6,
+    sequence_seconds=1.66e-6,
     all_reduce_seconds=20e-6,
     interconnect_share=0.60,
 )
@@ -137,9 +137,9 @@ splits no context and packs no heads. From the saturated open load on one H200: 
 _HOST = HostConstants(
     step_seconds=1.8e-3,
     step_sequence_seconds=5e-6,
-    piece_seconds=270e-6,
+    piece_seconds=265e-6,
     kernel_seconds=81e-6,
-    request_seconds=6.0e-3,
+    request_seconds=6.1e-3,
     token_seconds=45e-6,
     overlaps=True,
 )
