@@ -1,15 +1,15 @@
 """How far the model of the engine is from what engines did.
 
-    python -m accuracy [memory|field ...] [--write]     from tests/; without a name all of them
+    python -m accuracy [memory|field|speed ...] [--write]     from tests/; without a name all of them
 
 Exit code 1 if a target is missed.
 """
 
 import sys
 
-from accuracy import field, memory
+from accuracy import field, memory, speed
 
-CHAPTERS = {"memory": memory.main, "field": field.main}
+CHAPTERS = {"memory": memory.main, "field": field.main, "speed": speed.main}
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Predicted speed against measured speed, point by point.
 
-    python -m accuracy.speed            from tests/: tables, errors by leaving points out, targets
-    python -m accuracy.speed --fit      the constants fitted anew, beside the shipped ones
+    python -m accuracy speed            from tests/: tables, errors by leaving points out, targets
+    python -m accuracy speed --fit      the constants fitted anew, beside the shipped ones
 
 In-sample figures are of the shipped constants. Leaving out: the constants are fitted without a length, a batch, a
 context (each at every number of ranks) or a whole run, and predict what was left out. A run left out is shown, not
@@ -35,9 +35,9 @@ LOAD_TARGET = 0.20
 _NAMES = {PREFILL: "TTFT", DECODE: "ITL"}
 
 
-def main(arguments: Sequence[str] = ()) -> int:
+def main() -> int:
     """Prints it all; 1 if a target is missed."""
-    if "--fit" in arguments:
+    if "--fit" in sys.argv:
         _print_fit()
         return 0
     points = measured_points()
@@ -172,4 +172,4 @@ def _print_constants(title: str, points: Sequence[Point], found: dict[str, float
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
