@@ -75,6 +75,10 @@ class MetricsPage:
     flaws: tuple[str, ...] = ()
     """What is wrong, in words, a few at most."""
 
+    def has(self, series: Series) -> bool:
+        """Whether the page tells this series."""
+        return series in self.gauges or series in self.counters or series in self.histograms
+
 
 class _FlawError(ValueError):
     """A value that cannot be."""

@@ -1,0 +1,442 @@
+"""From pages to signals: restarts, gaps, joins and leaves falsify no value, and states say what is known."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from llmservice_operator.autoscaling.observer import Context, ServiceObserver
+from llmservice_operator.autoscaling.signals import Signal, Signals, SignalState
+from llmservice_operator.engines.metric_names import Series
+from unit.autoscaling.engines import FakeEngine
+
+START = 1_790_000_000.0
+PERIOD = 5.0
+CONTEXT = Context(ttft_p95_seconds=1.0, tpot_p95_seconds=0.05, peak_bytes_per_second=1e12)
+Act = Callable[[dict[str, FakeEngine], float], None]
+
+
+class Service:
+    """Engines that are scraped every 5 s while a test's function tells what happens to them."""
+
+    def __init__(self, replicas: int = 2) -> None:
+        self.engines = {f"r{number}": FakeEngine() for number in range(replicas)}
+        self.ready = dict.fromkeys(self.engines, START - 600.0)
+        self.observer = ServiceObserver()
+        self.now = START
+
+    def run(
+        self, seconds: float, act: Act | None = None, *, scraped: frozenset[str] | None = None
+    ) -> Signals:
+        """Let time pass; `scraped`: only these replicas answer."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += PERIOD
+            if act is not None:
+                act(self.engines, PERIOD)
+            for name, engine in self.engines.items():
+                if scraped is None or name in scraped:
+                    self.observer.record(name, engine.page(), at=self.now)
+        return self.signals()
+
+    def signals(self) -> Signals:
+        return self.observer.signals(self.ready, self.now, CONTEXT)
+
+
+def load(rate: float, **request: float) -> Act:
+    """So many requests a second in all, evenly over the engines, each answered at once."""
+
+    def act(engines: dict[str, FakeEngine], seconds: float) -> None:
+        for engine in engines.values():
+            engine.serve(rate * seconds / len(engines), **request)
+
+    return act
+
+
+def is_close(signal: Signal, value: float) -> bool:
+    return signal.value is not None and math.isclose(signal.value, value, rel_tol=1e-9)
+
+
+def test_rates_are_what_the_counters_say() -> None:
+    signals = Service(2).run(150, load(4.0, inputs=1000, outputs=200))
+
+    assert is_close(signals.arrivals_per_second, 4.0)
+    assert is_close(signals.sustained_arrivals_per_second, 4.0)
+    assert is_close(signals.completions_per_second, 4.0)
+    assert is_close(signals.input_tokens_per_second, 4000.0)
+    assert is_close(signals.generated_tokens_per_second, 800.0)
+
+
+def test_lengths_are_the_means_of_finished_requests() -> None:
+    signals = Service(2).run(150, load(4.0, inputs=1000, outputs=200))
+
+    assert (signals.input_tokens_mean.value, signals.output_tokens_mean.value) == (1000.0, 200.0)
+
+
+def test_every_signal_of_a_busy_service_is_trusted_but_those_nobody_exports() -> None:
+    signals = Service(2).run(150, load(4.0))
+
+    untrusted = {name for name, signal in signals.items() if not signal.is_trusted}
+    assert untrusted == {
+        "uncached_tokens_waiting", "dram_active", "sm_active", "bandwidth_use", "step_bytes"
+    }  # fmt: skip
+
+
+def test_who_came_and_still_waits_has_arrived() -> None:
+    def pile_up(engines: dict[str, FakeEngine], seconds: float) -> None:
+        for engine in engines.values():
+            engine.waiting += 3.0 * seconds
+            engine.counters[Series.STEPS] += 1  # the engine works on others
+
+    signals = Service(2).run(60, pile_up)
+
+    assert is_close(signals.arrivals_per_second, 6.0)
+    assert signals.completions_per_second.value == 0.0
+
+
+def test_refused_requests_have_arrived() -> None:
+    def refuse(engines: dict[str, FakeEngine], seconds: float) -> None:
+        for engine in engines.values():
+            engine.counters[Series.REJECTED] += 2.0 * seconds
+
+    assert is_close(Service(1).run(60, refuse).arrivals_per_second, 2.0)
+
+
+def test_requests_from_before_the_first_look_do_not_count() -> None:
+    service = Service(1)
+    service.engines["r0"].running = 50.0
+    service.engines["r0"].serve(1000.0)
+
+    assert is_close(service.run(60, load(1.0)).arrivals_per_second, 1.0)
+
+
+def test_without_traffic_quantiles_are_idle_and_rates_are_zero() -> None:
+    signals = Service(2).run(150)
+
+    assert signals.arrivals_per_second == Signal(0.0, SignalState.OK, START + 150)
+    assert signals.ttft_p95_seconds == Signal(None, SignalState.IDLE, START + 150)
+    assert signals.input_tokens_mean.state is SignalState.IDLE
+
+
+def test_quantiles_are_of_the_window_not_of_all_time() -> None:
+    service = Service(1)
+    service.run(300, load(10.0, ttft=30.0))
+
+    signals = service.run(75, load(10.0, ttft=0.2))
+
+    assert signals.ttft_p95_seconds.value is not None
+    assert 0.1 <= signals.ttft_p95_seconds.value <= 0.25  # the bucket of 0.2 s
+
+
+def test_attainment_is_the_share_within_the_objective() -> None:
+    service = Service(1)
+
+    def mixed(engines: dict[str, FakeEngine], seconds: float) -> None:
+        engines["r0"].serve(9.0, ttft=0.5)
+        engines["r0"].serve(1.0, ttft=5.0)
+
+    assert is_close(service.run(75, mixed).ttft_attainment, 0.9)
+
+
+def test_before_two_looks_nothing_is_known_of_rates() -> None:
+    signals = Service(2).run(5, load(4.0))
+
+    assert signals.arrivals_per_second.state is SignalState.MISSING
+    assert signals.running.state is SignalState.OK
+
+
+# ── replicas come and go ──
+
+
+def test_a_replica_that_joins_does_not_raise_the_rate() -> None:
+    service = Service(2)
+    service.run(150, load(6.0))
+    service.engines["new"] = FakeEngine()
+    service.ready["new"] = service.now
+
+    for _ in range(12):
+        signals = service.run(5, load(6.0))
+
+        assert signals.arrivals_per_second.value is not None
+        assert 5.6 <= signals.arrivals_per_second.value <= 6.1  # what came before its first look isn't seen
+        assert signals.arrivals_per_second.state is SignalState.OK
+
+
+def test_a_replica_that_leaves_does_not_lower_the_rate() -> None:
+    """Reading two of three as all the load is how a scale-in feeds the next one."""
+    service = Service(3)
+    service.run(150, load(6.0))
+    del service.engines["r2"], service.ready["r2"]
+
+    for _ in range(12):
+        signals = service.run(5, load(6.0))
+
+        assert signals.arrivals_per_second.value is not None
+        assert signals.arrivals_per_second.value >= 0.97 * 6.0  # between looks a rate is taken as even
+        assert signals.sustained_arrivals_per_second.value is not None
+        assert signals.sustained_arrivals_per_second.value >= 0.97 * 6.0
+
+
+def test_an_unseen_replica_has_the_share_of_the_others_and_is_not_trusted() -> None:
+    service = Service(4)
+    service.run(150, load(8.0))
+
+    signals = service.run(20, load(8.0), scraped=frozenset({"r0", "r1"}))
+
+    assert is_close(signals.arrivals_per_second, 8.0)
+    assert signals.arrivals_per_second.state is SignalState.STALE
+
+
+def test_what_is_silent_for_longer_is_missing() -> None:
+    service = Service(1)
+    service.run(150, load(8.0))
+
+    signals = service.run(65, scraped=frozenset())
+
+    assert {signal.state for name, signal in signals.items() if name != "held_requests"} == {
+        SignalState.MISSING
+    }
+
+
+def test_no_replica_at_all_is_missing_and_not_zero() -> None:
+    service = Service(0)
+
+    assert service.run(60).arrivals_per_second == Signal(None, SignalState.MISSING)
+
+
+# ── restarts and resets ──
+
+
+def test_a_restart_is_no_negative_rate() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.engines["r0"] = FakeEngine(started_at=service.now)
+
+    signals = service.run(20, load(4.0))
+
+    assert is_close(signals.arrivals_per_second, 4.0)
+    assert signals.arrivals_per_second.state is SignalState.RESET
+
+
+def test_a_restart_that_outgrew_the_old_counter_is_seen() -> None:
+    service = Service(1)
+    service.run(20, load(4.0))
+    service.engines["r0"] = FakeEngine(started_at=service.now)
+
+    signals = service.run(10, load(40.0))
+
+    assert signals.arrivals_per_second.state is SignalState.RESET
+
+
+def test_an_incarnation_told_by_the_caller_is_one() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    engine = service.engines["r0"] = FakeEngine()
+    for _ in range(3):
+        service.now += 5
+        engine.serve(20.0)
+        service.observer.record("r0", engine.page(), at=service.now, incarnation="uid/1")
+
+    assert service.signals().arrivals_per_second.state is SignalState.RESET
+
+
+def test_a_restart_is_forgotten_after_the_window() -> None:
+    service = Service(1)
+    service.run(60, load(4.0))
+    service.engines["r0"] = FakeEngine(started_at=service.now)
+
+    assert service.run(40, load(4.0)).arrivals_per_second.state is SignalState.OK
+
+
+def test_requests_lost_in_a_restart_have_arrived_once() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.engines["r0"].running = 10.0
+    service.run(5, load(4.0))
+    service.engines["r0"] = FakeEngine(started_at=service.now)
+
+    signals = service.run(20, load(4.0))
+
+    assert is_close(signals.arrivals_per_second, 4.0 + 10.0 / 30.0)
+
+
+def test_a_counter_that_falls_by_itself_is_a_reset() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.engines["r0"].counters[Series.FINISHED] = 0.0
+
+    signals = service.run(5, load(4.0))
+
+    assert signals.arrivals_per_second.state is SignalState.RESET
+    assert signals.arrivals_per_second.or_zero() >= 0.0
+
+
+def test_a_counter_that_jumps_absurdly_is_a_reset() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.engines["r0"].counters[Series.PROMPT_TOKENS] += 1e12
+
+    signals = service.run(5, load(4.0))
+
+    assert signals.input_tokens_per_second.state is SignalState.RESET
+    assert signals.input_tokens_per_second.or_zero() <= 4000.0
+
+
+# ── pages that lie ──
+
+
+@pytest.mark.parametrize("state", [SignalState.INVALID, SignalState.MISSING])
+def test_a_series_that_cannot_be_used_says_why(state: SignalState) -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.now += 5
+    gone = frozenset({Series.WAITING})
+    engine = service.engines["r0"]
+    invalid = state is SignalState.INVALID
+    page = engine.page(invalid=gone) if invalid else engine.page(missing=gone)
+    service.observer.record("r0", page, at=service.now)
+
+    signals = service.signals()
+
+    assert (signals.waiting.value, signals.waiting.state) == (None, state)
+    assert signals.arrivals_per_second.state is state
+    assert signals.running.state is SignalState.OK
+
+
+def test_an_absent_gauge_does_not_become_arrivals_when_it_is_back() -> None:
+    service = Service(1)
+    service.engines["r0"].running = 30.0
+    service.now += 5
+    service.observer.record(
+        "r0", service.engines["r0"].page(invalid=frozenset({Series.RUNNING})), at=service.now
+    )
+
+    assert is_close(service.run(60, load(2.0)).arrivals_per_second, 2.0)
+
+
+def test_a_page_that_stands_still_is_stale() -> None:
+    """Frozen values: even the process' own clock does not move."""
+    service = Service(1)
+    service.run(150, load(4.0))
+    page = service.engines["r0"].page()
+    for _ in range(8):
+        service.now += 5
+        service.observer.record("r0", page, at=service.now)
+
+    assert service.signals().arrivals_per_second.state is SignalState.STALE
+
+
+def test_a_hung_engine_is_stale() -> None:
+    """Work in the engine, and no token for 30 s; its API server still answers."""
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.engines["r0"].running = 8.0
+
+    assert service.run(20).running.state is SignalState.OK
+    assert service.run(15).running.state is SignalState.STALE
+
+
+def test_an_idle_engine_is_not_hung() -> None:
+    service = Service(1)
+    service.run(600)
+    service.engines["r0"].running = 1.0
+
+    assert service.run(10).running.state is SignalState.OK
+
+
+# ── time ──
+
+
+def test_a_scrape_gap_does_not_dilute_the_rate() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.engines["r0"].serve(240.0)
+    service.now += 60
+
+    assert service.run(5, load(4.0)).arrivals_per_second.state is SignalState.MISSING
+    assert is_close(service.run(10, load(4.0)).arrivals_per_second, 4.0)
+
+
+@pytest.mark.parametrize("jump", [-3600.0, -7.0, 50.0, 3600.0])
+def test_a_jump_of_the_clock_never_falsifies_a_rate(jump: float) -> None:
+    service = Service(2)
+    service.run(150, load(4.0))
+    service.now += jump
+
+    for _ in range(12):
+        signal = service.run(5, load(4.0)).arrivals_per_second
+
+        assert signal.value is None or math.isclose(signal.value, 4.0, rel_tol=1e-6)
+
+
+def test_pages_from_the_future_are_not_trusted() -> None:
+    service = Service(1)
+    service.run(150, load(4.0))
+    service.now -= 30
+
+    assert service.signals().arrivals_per_second.state is SignalState.STALE
+
+
+def test_each_value_tells_when_it_was_taken() -> None:
+    service = Service(2)
+    service.run(150, load(4.0))
+    service.run(10, load(4.0), scraped=frozenset({"r0"}))
+
+    assert service.signals().running.at == START + 150
+
+
+# ── bandwidth ──
+
+
+def moving(share_of_peak: float, rate: float = 4.0) -> Act:
+    def act(engines: dict[str, FakeEngine], seconds: float) -> None:
+        for engine in engines.values():
+            engine.serve(rate * seconds / len(engines))
+            engine.counters[Series.READ_BYTES] += 0.9 * share_of_peak * 1e12 * seconds
+            engine.counters[Series.WRITE_BYTES] += 0.1 * share_of_peak * 1e12 * seconds
+
+    return act
+
+
+def test_bandwidth_use_is_read_and_written_bytes_over_the_peak() -> None:
+    assert is_close(Service(3).run(150, moving(0.6)).bandwidth_use, 0.6)
+
+
+def test_step_bytes_are_bytes_over_steps() -> None:
+    """4 requests of 200 tokens a second in steps of 8 sequences: 100 steps."""
+    assert is_close(Service(1).run(150, moving(0.6)).step_bytes, 0.6e12 / 100)
+
+
+def test_counters_that_are_off_are_missing_and_not_zero() -> None:
+    """Registered always, moved only with --enable-mfu-metrics."""
+    signals = Service(1).run(150, load(4.0))
+
+    assert (signals.bandwidth_use.value, signals.bandwidth_use.state) == (None, SignalState.MISSING)
+
+
+def test_kv_use_is_summed_in_replicas() -> None:
+    service = Service(3)
+    for engine, use in zip(service.engines.values(), (0.2, 0.5, 0.9), strict=True):
+        engine.kv_use = use
+
+    signals = service.run(20)
+
+    assert is_close(signals.kv_use_total, 1.6)
+    assert signals.kv_use_highest.value == 0.9
+
+
+def test_memory_is_bounded() -> None:
+    service = Service(1)
+    service.run(3600, load(4.0))
+    looks = service.observer._tracks["r0"]._looks
+
+    assert len(looks) <= 16
+
+
+def test_replicas_that_left_are_forgotten() -> None:
+    service = Service(2)
+    service.run(60, load(4.0))
+    del service.engines["r1"], service.ready["r1"]
+    service.run(300, load(4.0))
+
+    assert set(service.observer._tracks) == {"r0"}
