@@ -17,6 +17,7 @@ from llmservice_operator.perfmodel.memory import (
 from llmservice_operator.perfmodel.shapes import ceil_div
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import DEFAULT_CPU_CONTEXT, Case
+from llmservice_operator.planning.corrected import cpu_needed
 from llmservice_operator.planning.fit import Misfit, needed_bytes, rank_weights
 from llmservice_operator.planning.objectives import missed_alone, objectives_of
 from llmservice_operator.planning.prediction import load_of, predict, speed_model
@@ -62,7 +63,9 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
         case.model, case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False)
     )
     weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=1)
-    fixed = cpu_needed_bytes(weights_bytes=weights, model=case.model, batch=batch, kv_cache_bytes=0)
+    fixed = cpu_needed(
+        case, cpu_needed_bytes(weights_bytes=weights, model=case.model, batch=batch, kv_cache_bytes=0)
+    )
     limit = memory_limit(case)
     space = ceil_div(_wanted_bytes(case, layout, context), GIB)
     if limit is not None:

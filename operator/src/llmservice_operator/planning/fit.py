@@ -1,7 +1,6 @@
 """Does a case fit on a candidate, and at which settings."""
 
 import math
-import re
 from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, gpu_block_size, memory_rules
@@ -26,6 +25,7 @@ from llmservice_operator.planning.batches import batches, frugal_budgets
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.checked_weights import larger_share
+from llmservice_operator.planning.corrected import cache_limit, corrected_weights, lowered, sized
 from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.learnt import learnt
 from llmservice_operator.planning.words import gib
@@ -33,7 +33,6 @@ from llmservice_operator.planning.words import gib
 CONTEXT_STEP = 256
 """A reduced context is rounded down to a multiple of this."""
 
-_FREE_MEMORY = re.compile(r"\(([\d.]+)/([\d.]+) GiB\)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +86,7 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
 
     Raises nothing: what cannot run is a Misfit.
     """
+    candidate = sized(case, candidate)
     if (why := cannot_compute(case, candidate.row)) is not None:
         return Misfit(
             candidate=candidate, shortfall_bytes=0, longest=0, account=None, needed_bytes=0, why=why
@@ -189,7 +189,7 @@ def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:
 def rank_weights(
     case: Case, *, dtype: str, tensor_parallel_size: int, capability: tuple[int, int] | None = None
 ) -> int:
-    """Weights on one rank, less what is kept in host memory; after a failed load with a tenth more."""
+    """Weights on one rank, less what is kept in host memory; as a failed start corrected them."""
     derived = rank_weight_bytes(
         case.model,
         case.quantization,
@@ -201,9 +201,7 @@ def rank_weights(
     )
     if (share := larger_share(case, dtype)) > 1:
         derived = int(derived * share)
-    correction = case.inputs.correction
-    if correction is not None and correction.failure_class == "OutOfMemory" and correction.stage == "load":
-        derived = derived * 11 // 10
+    derived = corrected_weights(case, derived, tensor_parallel_size)
     return max(0, derived - case.switches.cpu_offload_bytes)
 
 
@@ -213,7 +211,7 @@ def _utilization(
     """Utilisation, why it can't run, and what a pin costs."""
     total = candidate.row.memory_bytes
     safe = safe_utilization(total_bytes=total, model=case.model, batch=batch, rules=rules)
-    safe = max(0.0, round(safe - _lowered(case), 2))
+    safe = max(0.0, math.floor(100 * (safe - lowered(case, total)) + 1e-6) / 100)
     pinned = case.spec.engine.pin.gpu_memory_utilization
     if pinned is None:
         return safe, None, ""
@@ -244,18 +242,6 @@ def _utilization(
     )
 
 
-def _lowered(case: Case) -> float:
-    """What the last start's failure takes off the utilisation."""
-    correction = case.inputs.correction
-    if correction is None:
-        return 0.0
-    if correction.failure_class == "OutOfMemory":
-        return 0.05
-    if correction.failure_class == "DeviceNotEmpty" and (match := _FREE_MEMORY.search(correction.message)):
-        return max(0.0, 1.0 - float(match[1]) / max(float(match[2]), 0.01))
-    return 0.0
-
-
 def _fit_batch(
     case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules, weights: int
 ) -> Fit | Misfit:
@@ -281,7 +267,7 @@ def _fit_batch(
         ),
     )
     result, margin_note = _margin(case, result)
-    available = _available(case, result)
+    available = _available(case, candidate, result)
     longest = longest_context(case, layout, available)
     needed = needed_bytes(case, layout, case.wish.floor)
     if blocked is not None or longest < case.wish.floor:
@@ -319,11 +305,10 @@ def _margin(case: Case, result: Account) -> tuple[Account, str]:
     return replace(result, margin=0), note
 
 
-def _available(case: Case, result: Account) -> int:
-    """KV memory; never more than a start of this revision had."""
-    correction = case.inputs.correction
-    seen = correction.kv_cache_available_bytes or 0 if correction is not None else 0
-    return min(result.available, seen) if seen > 0 else result.available
+def _available(case: Case, candidate: Candidate, result: Account) -> int:
+    """KV memory; never more than a failed start had on the same cards."""
+    seen = cache_limit(case, candidate)
+    return result.available if seen is None else min(result.available, seen)
 
 
 def needed_bytes(case: Case, layout: CacheLayout, context: int) -> int:

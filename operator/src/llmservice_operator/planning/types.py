@@ -49,6 +49,19 @@ class MemoryCorrection:
     failure_class: str = ""
     stage: str = ""
     message: str = ""
+    accelerator: str = ""
+    """The row that the failed plan was for, and how many of its cards; figures bind plans for the same only."""
+    accelerators: int = 0
+    device_total_bytes: int | None = None
+    """Memory of a card, as the failed start found it."""
+    device_others_bytes: int | None = None
+    """What other processes held of it."""
+    weights_bytes: int | None = None
+    """Weights of one rank, once they were loaded."""
+    weights_at_least_bytes: int | None = None
+    """What a load had come to, with the piece that no room was left for."""
+    missing_bytes: int | None = None
+    """By how much the allocation that failed was too large."""
 
 
 @dataclass(frozen=True, kw_only=True)
