@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow, find_row
-from llmservice_operator.perfmodel.shapes import VOCAB_PADDING, Architecture, Shard, ceil_div
+from llmservice_operator.perfmodel.sharding import why_it_does_not_split
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.slices import (
     MEMORY_LABEL,
@@ -176,21 +176,5 @@ def _sizes(case: Case) -> list[int]:
 
 
 def splits(case: Case, size: int) -> str | None:
-    """Why the model can't be split over so many ranks (config/model.py, layers/linear.py); None if it can."""
-    model: Architecture = case.model
-    if model.num_attention_heads % size:
-        return f"{model.num_attention_heads} attention heads don't divide by {size}"
-    if model.num_kv_heads % size and size % model.num_kv_heads:
-        return f"{model.num_kv_heads} KV heads and {size} ranks don't divide each other"
-    if ceil_div(model.vocab_size, VOCAB_PADDING) * VOCAB_PADDING % size:
-        return f"the vocabulary of {model.vocab_size}, padded to {VOCAB_PADDING}s, doesn't divide by {size}"
-    block = case.quantization.block_size
-    for weight in model.weights:
-        if weight.shard is not Shard.TENSOR:
-            continue
-        side = weight.columns if weight.module.endswith(("down_proj", "o_proj", "out_proj")) else weight.rows
-        if side % size:
-            return f"{weight.module} has {side} features, which don't divide by {size}"
-        if block and case.quantization.format_of(weight) is not None and (side // size) % block:
-            return f"{weight.module} has {side} features; a share of 1/{size} isn't whole blocks of {block}"
-    return None
+    """Why the model can't be split over so many ranks; None if it can."""
+    return why_it_does_not_split(case.model, case.quantization, size)
