@@ -19,7 +19,7 @@ from gpu.starts import run
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.cli_plan import model_from_path, read_catalogue, read_documents
 from llmservice_operator.clients.engine import parse_report
-from llmservice_operator.controller.proving import correction_of
+from llmservice_operator.controller.failed_start import correction_of
 from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.serialize import plan_to_json
 from llmservice_operator.planning.types import MemoryCorrection, Plan, PlanInputs
@@ -56,7 +56,7 @@ def attempt(given: argparse.Namespace, inputs: PlanInputs, name: str) -> MemoryC
     port = given.first_port + (inputs.correction is not None)
     record = run(case, given.supervisor, given.out, (9410 + port, 8000 + port))
     report = parse_report(json.dumps(record.get("report") or {}))
-    correction = None if report.failure is None else correction_of(report.failure)
+    correction = None if report.failure is None else correction_of(report.failure, report, plan)
     kept = {**record, "plan": plan_to_json(plan), "correction": correction and asdict(correction)}
     with (given.out / "records.jsonl").open("a") as lines:
         lines.write(json.dumps(kept) + "\n")

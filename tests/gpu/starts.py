@@ -92,6 +92,7 @@ def wait_ready(process: subprocess.Popen[bytes], port: int, seconds: float) -> s
         status, _ = get(port, "/startup")
         if status == 200:
             return "ready" if get(port, "/ready")[0] == 200 else "failed"
+        time.sleep(0.2)
     return "timeout"
 
 
