@@ -5,7 +5,8 @@ pass, while its hidden states are alive (v1/worker/gpu_model_runner.py `_dummy_s
 v1/worker/gpu/model_runner.py). Live at the peak, by rows and vocabulary:
 
     V1      logits in the model's dtype, their float32 copy, probabilities, exponential noise: 2 + 4 + 4 + 4 bytes
-    V1 <0.17  the same logits, sorted copies and indices of torch.sort and its scratch: 38 bytes
+    V1 <0.17  the same logits, sorted copies and indices of torch.sort and its scratch: 38 bytes; before 0.11 with
+              FlashInfer installed 14 as above
     V2      logits only: its kernels write in place; among ranks also the gathered parts and their reordered copy
     V2 0.33 a second pass with all processors on: float32 copies
 """
@@ -27,12 +28,24 @@ def logits_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) ->
         per_logit = width if batch.tensor_parallel_size == 1 else 2 * width
         if rules.sampler_rehearsed:
             per_logit = max(per_logit, width + 2 * _FLOAT32)
-    elif rules.sampler_sorts:
+    elif _sorts(batch, rules):
         few = batch.sampled_rows < _FEW_ROWS
         per_logit = (_SORT_BYTES_OF_FEW_ROWS if few else _SORT_BYTES) + (width - 2)
     else:
         per_logit = width + 3 * _FLOAT32
     return batch.sampled_rows * model.vocab_size * per_logit
+
+
+def _sorts(batch: Batch, rules: EngineMemoryRules) -> bool:
+    """Whether the logits are sorted; not by FlashInfer's sampler, which engine V1 takes before 0.11 where it is there.
+
+    It is in vLLM's images, not in what a wheel installs (VLLM_USE_FLASHINFER_SAMPLER=0 says so). V0, which cards below
+    8.0 fall back to, sorts.
+    """
+    if not rules.sampler_sorts:
+        return False
+    old_card = batch.device.compute_capability.startswith("7.")
+    return not (rules.sampler_flashinfer and batch.flashinfer_sampler) or old_card
 
 
 def threshold_buffer_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:

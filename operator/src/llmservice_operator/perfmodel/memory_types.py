@@ -24,12 +24,16 @@ class EngineMemoryRules:
     `enable_allreduce_rms_fusion`)."""
     sampler_sorts: bool = False
     """Top-k and top-p sort the logits (before 0.17); a Triton kernel finds thresholds in place from then on."""
+    sampler_flashinfer: bool = False
+    """FlashInfer's sampler is the default where it is installed (before 0.11)."""
     lasting_workspaces: bool = True
     """The experts' workspaces stay once they are made (from 0.14 on, v1/worker/workspace.py)."""
     compile_benchmarks: bool = True
     """Inductor times combined kernels on made-up inputs while it compiles (from 0.12 on, config/compilation.py)."""
     latent_rehearsed: bool = True
     """Profiling allocates what a latent context would be expanded to (from 0.12 on, mla_attention.py)."""
+    videos_fill_context: bool = False
+    """The dummy video of profiling is as long as the context allows (until 0.13; models/qwen3_vl.py)."""
     sampler_state_charged: bool = False
     """V2: the penalties' state is in the budget (from 0.28 on, where free memory is compared before and after)."""
     sampler_rehearsed: bool = False
