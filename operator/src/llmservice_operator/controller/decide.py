@@ -125,4 +125,6 @@ def _superfluous(observed: Observed, selection: Selection) -> tuple[str, ...]:
 
 
 def _correction_text(correction: MemoryCorrection) -> str:
-    return json.dumps(asdict(correction), sort_keys=True, separators=(",", ":"))
+    # What was not said is left out, so that an older release can read it too.
+    said = {name: value for name, value in asdict(correction).items() if value not in (None, "", 0)}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"))

@@ -3,12 +3,21 @@
 from llmservice_operator.api.conditions import Reason
 from llmservice_operator.clients.engine import EngineFailure
 
-MEMORY_CLASSES: frozenset[str] = frozenset(
-    {Reason.KV_CACHE_TOO_SMALL, Reason.OUT_OF_MEMORY, Reason.DEVICE_NOT_EMPTY}
-)
-"""A start that ended in one of these is counted, and the plan may be corrected from it."""
 PLANNED_MEMORY_CLASSES: frozenset[str] = frozenset({Reason.KV_CACHE_TOO_SMALL, Reason.OUT_OF_MEMORY})
-"""Those that another plan can mend; a card that others use is no fault of the plan."""
+"""Those that are the plan's own: the same start would end the same way."""
+MEMORY_CLASSES: frozenset[str] = PLANNED_MEMORY_CLASSES | {Reason.DEVICE_NOT_EMPTY}
+"""A start that ended in one of these is counted, and the plan may be corrected from it."""
+
+
+def memory_classes(*, limited: bool) -> frozenset[str]:
+    """The same for a plan that limits the container's memory too: then the kernel's kill is the plan's own."""
+    return MEMORY_CLASSES | {Reason.HOST_OUT_OF_MEMORY} if limited else MEMORY_CLASSES
+
+
+def planned_memory_classes(*, limited: bool) -> frozenset[str]:
+    """Those that are the plan's own."""
+    return memory_classes(limited=limited) - {Reason.DEVICE_NOT_EMPTY}
+
 
 LOOP_RESTARTS = 3
 """After so many restarts without a ready engine it is a loop, and a person is asked for."""

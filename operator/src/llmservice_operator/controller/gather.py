@@ -271,8 +271,10 @@ def _correction(manifest: Mapping[str, Any]) -> MemoryCorrection | None:
     if not text:
         return None
     try:
-        return MemoryCorrection(**json.loads(text))
-    except (TypeError, ValueError) as error:
+        fields = MemoryCorrection.__dataclass_fields__
+        # A newer release may have learnt more from the same failure.
+        return MemoryCorrection(**{name: value for name, value in json.loads(text).items() if name in fields})
+    except (AttributeError, TypeError, ValueError) as error:
         name = manifest["metadata"]["name"]
         raise InvalidInputError(
             f"ControllerRevision {name}: {CORRECTION_ANNOTATION} cannot be read"

@@ -75,7 +75,7 @@ def select(observed: Observed, spec: LLMServiceSpec, candidates: Candidates) -> 
     if stored.correction is not None:
         # The revision itself says so, also where the status was lost between its making and now.
         record = record.model_copy(update={"corrected": True})
-    proof = examine(record, observed.pods, observed.status.last_failure)
+    proof = examine(record, observed.pods, observed.status.last_failure, stored.revision.plan)
     return _next(observed, stored, proof, question, candidates)
 
 

@@ -17,7 +17,7 @@ from llmservice_operator.api.labels import REFRESH_ANNOTATION
 from llmservice_operator.api.status import EngineStatus, FailureStatus
 from llmservice_operator.controller.accuracy import finding
 from llmservice_operator.controller.decide import Intent
-from llmservice_operator.controller.failures import PLANNED_MEMORY_CLASSES
+from llmservice_operator.controller.failures import planned_memory_classes
 from llmservice_operator.controller.observed import Observed
 from llmservice_operator.controller.selection import RESTART_MEND
 from llmservice_operator.controller.summary import Summary, told_stage
@@ -94,7 +94,9 @@ def _planned(situation: Situation) -> Verdict:
         status: ConditionStatus = "False" if refusal.certain else "Unknown"
         return Verdict(status=status, reason=refusal.reason, message=refusal.message + kept)
     failure = _wanted_failure(situation)
-    if selection.exhausted and failure is not None and failure.failure_class in PLANNED_MEMORY_CLASSES:
+    limited = selection.wanted is not None and selection.wanted.plan.host_memory_limited
+    ours = planned_memory_classes(limited=limited)
+    if selection.exhausted and failure is not None and failure.failure_class in ours:
         return Verdict(status="False", reason=failure.failure_class, message=failure.message)
     if selection.active is None:
         return Verdict(status="Unknown", reason=Reason.RECONCILING)
