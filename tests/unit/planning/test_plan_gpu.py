@@ -264,3 +264,37 @@ def test_a_checkpoints_fp8_cache_is_planned_for() -> None:
 
     assert plan.knobs.kv_cache_dtype == "auto"
     assert plan.kv_cache_tokens > 1.9 * bf16.kv_cache_tokens
+
+
+def test_a_smaller_token_budget_makes_room_where_windows_hold_batches_in_flight() -> None:
+    """Each of gemma's window layers keeps 2 x 8,192 tokens in flight beside its window of 1,024 (vLLM 0.26)."""
+    plan = planned("google--gemma-4-26B-A4B", on("nvidia-h100-80gb", workload={"context": {"max": 32_768}}))
+    generous = planned(
+        "google--gemma-4-26B-A4B",
+        on(
+            "nvidia-h100-80gb",
+            workload={"context": {"max": 32_768}},
+            engine={"pin": {"maxNumBatchedTokens": 8192}},
+        ),
+    )
+
+    assert plan.knobs.max_num_batched_tokens < 8192
+    assert plan.max_concurrency > 1.3 * generous.max_concurrency
+    assert any(f"with 8,192 it would hold {generous.max_concurrency:.2f}" in each for each in plan.reasons)
+
+
+def test_a_model_without_windows_keeps_the_generous_budget() -> None:
+    assert planned(LLAMA_8B, on("nvidia-h100-80gb")).knobs.max_num_batched_tokens == 8192
+
+
+def test_sequences_are_not_given_up_for_a_somewhat_longer_context() -> None:
+    assert planned(LLAMA_8B, on("nvidia-l4")).knobs.max_num_seqs >= 64
+
+
+def test_sequences_are_given_up_where_nothing_fits_otherwise() -> None:
+    floor = {"context": {"min": 28_000, "max": 28_000}}
+    one = {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}
+
+    plan = planned(LLAMA_8B, {"accelerator": one, "workload": floor})
+
+    assert plan.knobs.max_num_seqs < 64

@@ -16,6 +16,8 @@ _LARGE = ((8192, 256), (4096, 128), (2048, 64), (2048, 16))
 _SMALL = ((2048, 256), (2048, 128), (2048, 64), (2048, 16))
 LEAST_BUDGET = 1024
 """A token budget below this leaves a card idle: a step is over before the host has prepared the next."""
+USUAL_BUDGET = 2048
+"""vLLM's own default on small cards; a smaller one is taken for an objective only."""
 
 
 def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
@@ -52,12 +54,12 @@ def _tells_no_size(correction: MemoryCorrection) -> bool:
     return correction.failure_class == "KvCacheTooSmall" and length <= 0 and available <= 0
 
 
-def frugal_budgets(case: Case, batch: Batch) -> Iterator[int]:
+def frugal_budgets(case: Case, batch: Batch, *, least: int = LEAST_BUDGET) -> Iterator[int]:
     """Smaller token budgets beside the same sequences, by halves; none where the user pins it."""
     if case.spec.engine.pin.max_num_batched_tokens:
         return
     tokens = batch.max_num_batched_tokens // 2
-    while tokens >= max(LEAST_BUDGET, batch.max_num_seqs):
+    while tokens >= max(least, batch.max_num_seqs):
         yield tokens
         tokens //= 2
 

@@ -21,7 +21,7 @@ from llmservice_operator.perfmodel.memory import (
 from llmservice_operator.perfmodel.quantization import UNQUANTIZED
 from llmservice_operator.perfmodel.shapes import AttentionCache, StateCache
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
-from llmservice_operator.planning.batches import batches, frugal_budgets
+from llmservice_operator.planning.batches import USUAL_BUDGET, batches, frugal_budgets
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.checked_weights import larger_share
@@ -32,7 +32,6 @@ from llmservice_operator.planning.words import gib
 
 CONTEXT_STEP = 256
 """A reduced context is rounded down to a multiple of this."""
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +111,8 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
     if weights >= candidate.row.memory_bytes:
         tried = tried[-1:]  # no batch helps; the most frugal one tells the shortfall
     for batch in tried:
+        if isinstance(best, Fit) and batch.max_num_seqs < FEWEST_FOR_LENGTH:
+            break
         result = _fit_batch(case, candidate, batch, rules, weights)
         if isinstance(result, Fit) and result.context >= case.wish.context:
             return _spare_windows(case, result, rules)
@@ -145,18 +146,23 @@ def _spare_windows(case: Case, found: Fit, rules: EngineMemoryRules) -> Fit:
     best = found
     if found.requests >= found.batch.max_num_seqs or not windows(found.layout):
         return found
-    for tokens in frugal_budgets(case, found.batch):
+    for tokens in frugal_budgets(case, found.batch, least=USUAL_BUDGET):
         batch = replace(found.batch, max_num_batched_tokens=tokens)
         result = _fit_batch(case, found.candidate, batch, rules, found.rank_weights_bytes)
-        if not isinstance(result, Fit) or result.requests < best.requests * WORTH_A_SMALLER_BUDGET:
+        if not isinstance(result, Fit) or _more_requests(best, result) < WORTH_A_SMALLER_BUDGET:
             continue
         note = (
             f"max_num_batched_tokens: {tokens:,}, since each request's windows hold two batches' tokens: the KV cache "
-            f"holds {result.requests:.2f} requests of {result.length:,} tokens; with "
-            f"{found.batch.max_num_batched_tokens:,} it would hold {found.requests:.2f}"
+            f"holds {result.concurrency:.2f} requests of {result.context:,} tokens; with "
+            f"{found.batch.max_num_batched_tokens:,} it would hold {found.concurrency:.2f}"
         )
         best = replace(result, notes=(*result.notes, note))
     return best
+
+
+def _more_requests(before: Fit, after: Fit) -> float:
+    """How many times the requests fit, of the whole context or of the workload's length, whichever gains more."""
+    return max(after.concurrency / before.concurrency, after.requests / before.requests)
 
 
 def windows(layout: CacheLayout) -> bool:
@@ -176,11 +182,19 @@ def _loading_excess(case: Case, candidate: Candidate) -> int:
     return whole - case.switches.cpu_offload_bytes - room
 
 
+WORTH_A_SMALLER_BATCH = 1.25
+"""So many times longer must the context be for fewer sequences: what memory they spare is little, and they are most
+of the throughput."""
+FEWEST_FOR_LENGTH = 64
+"""No fewer sequences are taken for a longer context alone; fewer are tried where nothing fits otherwise."""
+
+
 def _better(best: Fit | Misfit | None, result: Fit | Misfit) -> Fit | Misfit:
     if best is None:
         return result
     if isinstance(result, Fit):
-        return result if isinstance(best, Misfit) or result.context > best.context else best
+        longer = isinstance(best, Misfit) or result.context > best.context * WORTH_A_SMALLER_BATCH
+        return result if longer else best
     if isinstance(best, Fit):
         return best
     return result if result.shortfall_bytes < best.shortfall_bytes else best

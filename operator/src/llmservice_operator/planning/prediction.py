@@ -37,6 +37,8 @@ to 1.41 in played loads with the lengths above (four models on H200, H100 and L4
 PROMPTS_TAIL = 2.2
 """The same of the time that prompts of others add: 1.2 to 2.2 in those loads, the most at 8 requests at once."""
 
+WORTH_MORE_CACHE = 1.1
+"""The cache is the bound where twice of it would bring so many times the tokens per second."""
 COMPUTE, BANDWIDTH, HOST, KV_CAPACITY = "Compute", "MemoryBandwidth", "Host", "KVCapacity"
 """What bounds a full replica."""
 
@@ -176,7 +178,7 @@ def predict(model: SpeedModel, load: Load, *, batch: int, held: int, wanted: int
     decode_regime = model.regime(batch=batch, context=load.context)
     mostly_prefill = decode < tpot / 2
     kind = _kind(prefill_regime if mostly_prefill else decode_regime)
-    if held < wanted and not mostly_prefill and decode_regime != COMPUTE_BOUND:
+    if held < wanted and tokens_per_second(model, load, min(wanted, 2 * held)) > WORTH_MORE_CACHE * rate:
         kind = KV_CAPACITY
     return PlannedSpeed(
         input_tokens=load.lengths.input_p50,
