@@ -39,7 +39,7 @@ class Generator:
         mixed = self._state
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-        return (((mixed ^ (mixed >> 31)) >> 11) + 0.5) / (1 << 53)
+        return (((mixed ^ (mixed >> 31)) >> 12) + 0.5) / (1 << 52)
 
     def normal(self) -> float:
         """Standard normal (Box and Muller, 1958)."""

@@ -47,8 +47,8 @@ def open_loop(
 ) -> OpenLoop:
     """A Poisson load of this rate, played through the engine's own batching rules.
 
-    The same arguments give the same answer. Raises ValueError for a rate that isn't positive, and for lengths that
-    the cache can't hold.
+    The same arguments give the same answer. Lengths are cut to what the engine takes. Raises ValueError for a rate that
+    isn't positive.
     """
     if not 0 < rate_per_second < math.inf:
         raise ValueError(f"rate_per_second is {rate_per_second}; a positive number is expected")
@@ -124,11 +124,12 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def _play(
     model: SpeedModel, rate_per_second: float, window_seconds: float, lengths: Lengths, seed: int
 ) -> list[Outcome]:
+    case = model.case
     load = poisson_load(
         rate_per_second=rate_per_second,
         window_seconds=window_seconds,
         lengths=lengths,
-        longest=model.case.max_model_len,
+        longest=min(case.max_model_len, case.kv_cache_tokens or case.max_model_len),
         seed=seed,
     )
     return Engine(model, load).run()
