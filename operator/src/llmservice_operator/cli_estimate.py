@@ -183,14 +183,9 @@ def _print(result: Estimate, output: str) -> None:
 def _table(result: Estimate) -> Iterator[str]:
     document = result.to_json()
     settings = document["settings"]
-    yield (
-        f"vLLM {settings['engine_version']} on {settings['accelerator']}: "
-        + (
-            "it starts"
-            if result.fits
-            else f"it does not start, {result.shortfall_bytes / (1 << 30):.2f} GiB short"
-        )
-    )
+    short = f", {result.shortfall_bytes / (1 << 30):.2f} GiB short" if result.shortfall_bytes else ""
+    verdict = "it starts" if result.fits else f"it does not start{short}"
+    yield f"vLLM {settings['engine_version']} on {settings['accelerator']}: {verdict}"
     yield ""
     yield from (f"  {name:<26}{_shown(value)}" for name, value in settings.items() if value not in {"", None})
     yield ""

@@ -310,3 +310,77 @@ def test_points_that_the_engine_would_never_run_are_said(changes: dict[str, Any]
 def test_speed_needs_a_card_whose_rates_are_known() -> None:
     with pytest.raises(InvalidInputError, match="bandwidth"):
         estimated(LLAMA_8B, "total_gib=80", card=None, prefill=(512,))
+
+
+def test_a_pipeline_shares_the_layers() -> None:
+    """16 of 32 layers a stage: half of the bytes a token; the pool is that of the stage with the fewest blocks."""
+    whole, staged = estimated(LLAMA_8B), estimated(LLAMA_8B, "pp=2")
+
+    assert staged.kv_cache.bytes_per_token * 2 == whole.kv_cache.bytes_per_token
+    assert staged.kv_cache.blocks > 2 * whole.kv_cache.blocks
+
+
+def test_an_uneven_pipeline_holds_less() -> None:
+    uneven = estimated(LLAMA_8B, "pp=2", env={"VLLM_PP_LAYER_PARTITION": "8,24"})
+
+    assert uneven.kv_cache.blocks < estimated(LLAMA_8B, "pp=2").kv_cache.blocks
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="33 stages for 32 layers"):
+        estimated(LLAMA_8B, "pp=33")
+
+
+def test_ranks_that_do_not_divide_the_model() -> None:
+    result = estimated(LLAMA_8B, "tp=3")
+
+    assert not result.fits
+    assert "32 attention heads don't divide by 3" in result.warnings[0]
+
+
+def test_ranks_share_out_the_tokens_of_a_latent() -> None:
+    """A latent is whole on every rank; decode context parallelism keeps a part of the tokens on each instead."""
+    flags = ("tp=2", "max_model_len=32768", "kv_cache_memory_bytes=10G")
+    alike = estimated("deepseek-ai--DeepSeek-V2-Lite", *flags)
+    shared = estimated("deepseek-ai--DeepSeek-V2-Lite", *flags, "dcp=2")
+
+    assert shared.kv_cache.max_concurrency == 2 * alike.kv_cache.max_concurrency
+
+
+def test_ranks_that_keep_different_heads_share_no_tokens() -> None:
+    assert not estimated(LLAMA_8B, "tp=2", "dcp=2").fits
+
+
+def test_looking_up_n_grams_loads_nothing() -> None:
+    speculating = estimated(LLAMA_8B, "speculative_config.method=ngram")
+
+    assert speculating.memory.weights_bytes == estimated(LLAMA_8B).memory.weights_bytes
+
+
+def test_layers_that_draft_keep_a_cache_too() -> None:
+    """One more layer of the same kind: 33 instead of 32."""
+    drafting = estimated(LLAMA_8B, "speculative_config.method=eagle3", "kv_cache_memory_bytes=33G").kv_cache
+
+    assert drafting.blocks == estimated(LLAMA_8B, "kv_cache_memory_bytes=32G").kv_cache.blocks
+
+
+def test_windows_that_keep_everything_hold_fewer_requests() -> None:
+    flags = ("disable_hybrid_kv_cache_manager", "kv_cache_memory_bytes=40G")
+    full = estimated(GPT_OSS_20B, *flags).kv_cache.max_concurrency
+
+    assert full < estimated(GPT_OSS_20B, flags[1]).kv_cache.max_concurrency
+
+
+def test_text_alone_leaves_the_tower_out() -> None:
+    model = "Qwen--Qwen2.5-VL-7B-Instruct"
+    text = estimated(model, "language_model_only").memory
+
+    assert text.weights_bytes < estimated(model).memory.weights_bytes
+
+
+def test_unprofiled_images_leave_the_tower_in() -> None:
+    model = "Qwen--Qwen2.5-VL-7B-Instruct"
+    unprofiled, profiled = estimated(model, "skip_mm_profiling").memory, estimated(model).memory
+
+    assert unprofiled.weights_bytes == profiled.weights_bytes
+    assert unprofiled.activation_bytes < profiled.activation_bytes

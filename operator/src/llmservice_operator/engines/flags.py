@@ -72,14 +72,13 @@ MEMORY_FLAGS: dict[str, Flag] = {
     for flag in (
         *_integers(
             MOST_RANKS, "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size",
-            "decode_context_parallel_size", "prefill_context_parallel_size",
+            "decode_context_parallel_size",
         ),
         *_integers(MOST_SEQUENCES, "max_num_seqs", "max_cudagraph_capture_size"),
         *_integers(MOST_TOKENS, "max_num_batched_tokens"),
-        *_integers(1 << 20, "block_size", "mamba_block_size"),
+        *_integers(1 << 20, "block_size"),
         *_integers(LARGEST_BYTES, "kv_cache_memory_bytes", "num_gpu_blocks_override"),
         *_integers(1024, "max_loras", "max_lora_rank", "spec_tokens"),
-        *_integers(1024, "num_redundant_experts", low=0),
         Flag(name="max_model_len", kind="integer", low=-1, high=LONGEST_CONTEXT),
         Flag(name="gpu_memory_utilization", kind="decimal", low=0, high=1, low_open=True),
         Flag(name="cpu_offload_gb", kind="decimal", low=0, high=1 << 20),
@@ -90,10 +89,7 @@ MEMORY_FLAGS: dict[str, Flag] = {
         ),
         Flag(name="quantization", kind="text"),
         Flag(name="kv_cache_dtype", kind="text"),
-        Flag(name="mamba_cache_dtype", kind="text", choices=("auto", "float32", "float16", "bfloat16")),
         Flag(name="mamba_ssm_cache_dtype", kind="text", choices=("auto", "float32", "float16", "bfloat16")),
-        Flag(name="lora_dtype", kind="text"),
-        Flag(name="mm_encoder_tp_mode", kind="text", choices=("weights", "data")),
         Flag(name="optimization_level", kind="text", choices=("0", "1", "2", "3", "O0", "O1", "O2", "O3")),
         Flag(
             name="performance_mode", kind="text", choices=("balanced", "interactivity", "throughput"),
@@ -107,15 +103,16 @@ MEMORY_FLAGS: dict[str, Flag] = {
         Flag(name="limit_mm_per_prompt", kind="json"),
         Flag(name="hf_overrides", kind="json"),
         Flag(name="rope_scaling", kind="json"),
-        Flag(name="eplb_config", kind="json"),
         *_switches(
             "enforce_eager", "enable_expert_parallel", "enable_prefix_caching", "enable_chunked_prefill",
             "disable_sliding_window", "disable_hybrid_kv_cache_manager", "async_scheduling", "enable_lora",
-            "fully_sharded_loras", "language_model_only", "skip_mm_profiling",
+            "language_model_only", "skip_mm_profiling",
         ),
         *_uncounted(
-            "attention_backend", "attention_config", "enable_eplb", "kv_cache_dtype_skip_layers", "offload_group_size",
-            "enable_prompt_adapter", "enable_dbo", "kv_transfer_config", "use_v2_block_manager",
+            "attention_backend", "attention_config", "enable_dbo", "enable_eplb", "enable_prompt_adapter",
+            "eplb_config", "fully_sharded_loras", "kv_cache_dtype_skip_layers", "kv_transfer_config", "lora_dtype",
+            "mamba_block_size", "mamba_cache_dtype", "mm_encoder_tp_mode", "num_redundant_experts",
+            "offload_group_size", "prefill_context_parallel_size", "use_v2_block_manager",
         ),
     )
 }  # fmt: skip

@@ -7,7 +7,8 @@ from llmservice_operator.perfmodel.formats import why_it_cannot_run
 from llmservice_operator.perfmodel.kv_cache import bytes_per_token
 from llmservice_operator.perfmodel.memory import context_bytes, outside_bytes, outside_start_bytes
 from llmservice_operator.perfmodel.quantization import UNQUANTIZED
-from llmservice_operator.perfmodel.shapes import Architecture
+from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
+from llmservice_operator.perfmodel.sharding import why_it_does_not_split
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.estimate_settings import Settings
 from llmservice_operator.planning.estimate_trial import Trial, cache_settings, make_trial
@@ -41,9 +42,6 @@ def estimate_gpu(model: Architecture, settings: Settings, *, free_bytes: int | N
 
 def _memory(trial: Trial) -> dict[str, int]:
     held = trial.account
-    kv_cache = max(0, trial.available)
-    if trial.settings.blocks_override is not None:
-        kv_cache = trial.settings.blocks_override * trial.layout.bytes_per_block
     return {
         "total_bytes": held.total,
         "requested_bytes": held.requested,
@@ -52,14 +50,14 @@ def _memory(trial: Trial) -> dict[str, int]:
         "non_torch_bytes": held.non_torch,
         "cuda_graph_bytes": held.graphs,
         "cuda_graph_charged_bytes": held.graphs_charged,
-        "kv_cache_bytes": kv_cache,
+        "kv_cache_bytes": max(0, trial.pool_bytes),
         "outside_budget_bytes": held.outside,
     }
 
 
 def _kv_cache(trial: Trial) -> dict[str, Any]:
     length = trial.length or 1
-    concurrency = trial.blocks / trial.layout.blocks_per_request(length)
+    concurrency = trial.blocks / trial.blocks_per_request(length)
     return {
         "tokens": int(concurrency * length),
         "blocks": trial.blocks,
@@ -85,6 +83,25 @@ def _cannot_run(trial: Trial) -> Problem | None:
     for said, flag in words.items():
         why = why.replace(said, flag)
     return Problem(text=why)
+
+
+def _does_not_split(trial: Trial) -> Problem | None:
+    """Ranks that the model can't be split over, or tokens that they can't share out (config/model.py)."""
+    settings = trial.settings
+    tensor, shared = settings.tensor_parallel_size, settings.context_parallel_size
+    why = why_it_does_not_split(
+        trial.whole, settings.quantization, tensor, expert_parallel=settings.expert_parallel
+    )
+    if why is not None:
+        return Problem(text=f"tensor_parallel_size {tensor}: {why}")
+    latent = any(isinstance(each, AttentionCache) and each.kind == "latent" for each in trial.whole.caches)
+    copies = tensor // trial.whole.num_kv_heads
+    if shared > 1 and (tensor % shared or (not latent and shared > copies)):
+        return Problem(
+            text=f"decode_context_parallel_size {shared}: it shares out what {tensor} ranks keep alike, and "
+            f"{'they' if latent else f'each of the {trial.whole.num_kv_heads} KV heads'} can't be shared by {shared}"
+        )
+    return None
 
 
 def _not_free(trial: Trial) -> Problem | None:
@@ -162,10 +179,7 @@ def _budget_used(trial: Trial) -> int:
 def _pool_too_small(trial: Trial) -> Problem | None:
     """`No available memory for the cache blocks`, or not enough for one request (kv_cache_planning.py)."""
     length = trial.settings.max_model_len or 1
-    needed = trial.layout.needed_bytes(length)
-    available = trial.available
-    if trial.settings.blocks_override is not None:
-        available = trial.settings.blocks_override * trial.layout.bytes_per_block
+    needed, available = trial.needed_bytes(length), trial.pool_bytes
     if needed <= available:
         return None
     if available <= 0:
@@ -175,7 +189,7 @@ def _pool_too_small(trial: Trial) -> Problem | None:
             f"{gib(needed - available)} short",
             shortfall_bytes=needed - available,
         )
-    longest = trial.layout.longest_request(available, length)
+    longest = trial.longest_request(length)
     return Problem(
         text=f"one request of {tokens(length)} needs {gib(needed)} of KV cache and {gib(available)} are left: "
         f"{gib(needed - available)} short; max_model_len of {longest:,} fits",
@@ -185,7 +199,7 @@ def _pool_too_small(trial: Trial) -> Problem | None:
 
 def _too_few_states(trial: Trial) -> Problem | None:
     """`max_num_seqs exceeds available Mamba cache blocks` (config/compilation.py): graphs want a state a sequence."""
-    if not trial.model.has_state or trial.settings.enforce_eager or trial.settings.version < (0, 19, 0):
+    if not trial.model.has_state or trial.settings.enforce_eager or trial.settings.version < (0, 20, 0):
         return None
     if trial.available <= 0 or trial.settings.max_num_seqs <= trial.blocks:
         return None
@@ -198,6 +212,7 @@ def _too_few_states(trial: Trial) -> Problem | None:
 
 CHECKS = (
     _cannot_run,
+    _does_not_split,
     _weights_too_large,
     _loading_peak,
     _not_free,
@@ -217,7 +232,7 @@ def _warnings(trial: Trial) -> list[str]:
             f"serving may need {gib(needed)} outside of the budget (context, graphs, workspace, growth), and "
             f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} of {gib(held.total)}"
         )
-    if trial.settings.speculative_tokens:
+    if trial.settings.draft_weights:
         found.append("speculative decoding: the draft's own config isn't read; its memory is an estimate")
     if trial.settings.blocks_override is not None and (
         trial.settings.blocks_override * trial.layout.bytes_per_block > max(0, trial.available)

@@ -26,6 +26,9 @@ from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, element_bytes
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization
 from llmservice_operator.perfmodel.shapes import Architecture
 
+DRAFTS_WITHOUT_WEIGHTS = frozenset({"ngram", "ngram_gpu", "suffix"})
+"""Methods of speculation that load nothing (config/speculative.py)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -63,6 +66,16 @@ class Settings:
     max_lora_rank: int = 0
     speculative_method: str = ""
     speculative_tokens: int = 0
+    drafting_layers: int = 0
+    """Attention layers beside the model's own that keep a cache (multi-token prediction, EAGLE)."""
+    context_parallel_size: int = 1
+    """`--decode-context-parallel-size`: ranks that share out a request's tokens."""
+    layer_partition: tuple[int, ...] = ()
+    """VLLM_PP_LAYER_PARTITION: layers of each pipeline stage."""
+    encoder_profiled: bool = True
+    """Whether profiling runs the encoder (not with `--skip-mm-profiling`)."""
+    frontend_bytes: int = 0
+    """`--mm-ipc-gpu-memory-gb`: taken off the pool for the API server."""
     state_dtype: str = ""
     window_as_full: bool = False
     """`--disable-sliding-window`, `--disable-hybrid-kv-cache-manager`: windows keep the whole context."""
@@ -73,6 +86,11 @@ class Settings:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Setting → where its value is from."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def draft_weights(self) -> bool:
+        """Whether speculation brings weights: looking up n-grams or suffixes brings none."""
+        return bool(self.speculative_tokens) and self.speculative_method not in DRAFTS_WITHOUT_WEIGHTS
 
     @property
     def ranks(self) -> int:
@@ -139,6 +157,11 @@ class Resolver:
             max_lora_rank=flags.get("max_lora_rank", 16) if lora else 0,
             speculative_method=method,
             speculative_tokens=speculative_tokens,
+            drafting_layers=self._drafting_layers(method),
+            context_parallel_size=flags.get("decode_context_parallel_size", 1),
+            layer_partition=self._layer_partition(),
+            encoder_profiled=not flags.get("skip_mm_profiling", False),
+            frontend_bytes=int(flags.get("mm_ipc_gpu_memory_gb", 0) * (1 << 30)),
             state_dtype=self._state_dtype(),
             window_as_full=flags.get("disable_sliding_window", False)
             or flags.get("disable_hybrid_kv_cache_manager", False),
@@ -305,7 +328,8 @@ class Resolver:
 
     def _multimodal(self) -> bool:
         limits = self.flags.get("limit_mm_per_prompt") or {}
-        none = bool(limits) and not any(limits.values())
+        counts = [each.get("count", 1) if isinstance(each, dict) else each for each in limits.values()]
+        none = bool(counts) and not any(counts)
         return not (self.flags.get("language_model_only") or none)
 
     def _speculation(self) -> tuple[int, str]:
@@ -321,6 +345,20 @@ class Resolver:
                 f"--set speculative_config.num_speculative_tokens={tokens!r}: a whole number of 1 to 1,024 is expected"
             )
         return tokens, method or "draft_model"
+
+    def _drafting_layers(self, method: str) -> int:
+        """Layers of the checkpoint's own prediction, or EAGLE's one; a draft model's own config isn't read."""
+        if method.endswith("mtp"):
+            return max(1, self.model.num_mtp_layers)
+        return 1 if method.startswith("eagle") else 0
+
+    def _layer_partition(self) -> tuple[int, ...]:
+        said = self.env.get("VLLM_PP_LAYER_PARTITION", "")
+        if said and not re.fullmatch(r"\d{1,4}(,\d{1,4})*", said):
+            raise InvalidInputError(
+                f"--env VLLM_PP_LAYER_PARTITION={said[:40]}: numbers of layers are expected, such as 16,16"
+            )
+        return tuple(int(each) for each in said.split(",")) if said else ()
 
     def _state_dtype(self) -> str:
         said = self.flags.get("mamba_ssm_cache_dtype", "auto")

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 
 from llmservice_operator.engines.versions import memory_rules
+from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.device_shape import device_shape
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, CacheSettings, cache_layout
 from llmservice_operator.perfmodel.memory import Account, Batch, EngineMemoryRules, account, format_fields
-from llmservice_operator.perfmodel.shapes import Architecture
+from llmservice_operator.perfmodel.pipeline import layer_ranges, stage
+from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache, ceil_div
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.estimate_settings import Settings
 
@@ -15,7 +17,10 @@ from llmservice_operator.planning.estimate_settings import Settings
 class Trial:
     """A start in numbers."""
 
+    whole: Architecture
+    """The model as it is loaded, all stages."""
     model: Architecture
+    """The pipeline stage that has the fewest blocks; without a pipeline the whole."""
     settings: Settings
     rules: EngineMemoryRules
     batch: Batch
@@ -27,15 +32,15 @@ class Trial:
     @property
     def available(self) -> int:
         """Bytes for the KV cache, as the engine prints them; negative where the rest has no room."""
+        reserved = self.settings.frontend_bytes
         if self.settings.kv_cache_bytes is not None:
-            return self.settings.kv_cache_bytes
-        return self.account.available
+            return self.settings.kv_cache_bytes - reserved
+        return self.account.available - reserved
 
     @property
     def length(self) -> int:
         """The length that is served; 0 where `auto` finds none."""
-        limit = self.model.max_model_len
-        return self.settings.max_model_len or self.layout.longest_request(self.available, limit)
+        return self.settings.max_model_len or self.longest_request(self.whole.max_model_len)
 
     @property
     def blocks(self) -> int:
@@ -43,10 +48,44 @@ class Trial:
         override = self.settings.blocks_override
         return override if override is not None else self.layout.blocks(self.available)
 
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of the pool: what is available, or what the given number of blocks takes."""
+        override = self.settings.blocks_override
+        return override * self.layout.bytes_per_block if override is not None else self.available
+
+    def rank_tokens(self, length: int) -> int:
+        """Tokens of a request that one rank keeps: context parallelism shares them out."""
+        return ceil_div(length, self.settings.context_parallel_size)
+
+    def needed_bytes(self, length: int) -> int:
+        """Bytes of the pool that one request of this length needs."""
+        return self.layout.needed_bytes(self.rank_tokens(length))
+
+    def blocks_per_request(self, length: int) -> int:
+        """Blocks of one request of this length."""
+        return self.layout.blocks_per_request(self.rank_tokens(length))
+
+    def longest_request(self, limit: int) -> int:
+        """The longest request, at most `limit`, that the pool serves; 0 if not even one token."""
+        longest = self.layout.longest_request(self.pool_bytes, self.rank_tokens(limit))
+        return min(limit, longest * self.settings.context_parallel_size)
+
 
 def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | None = None) -> Trial:
-    """All numbers of a start at these settings."""
-    rules = memory_rules(settings.version, model, v2=settings.v2, graphs_charged=settings.graphs_charged)
+    """All numbers of a start at these settings: of the stage with the fewest blocks, which the others follow.
+
+    Raises InvalidInputError for a pipeline that the layers can't be split over.
+    """
+    whole = _with_draft(_as_cached(model, settings), settings)
+    trials = [_stage_trial(whole, part, settings, free_bytes=free_bytes) for part in _stages(whole, settings)]
+    return min(trials, key=lambda trial: trial.layout.blocks(trial.available))
+
+
+def _stage_trial(
+    whole: Architecture, model: Architecture, settings: Settings, *, free_bytes: int | None
+) -> Trial:
+    rules = memory_rules(settings.version, whole, v2=settings.v2, graphs_charged=settings.graphs_charged)
     batch = _batch(settings)
     held = account(
         total_bytes=settings.card.memory_bytes,
@@ -57,6 +96,7 @@ def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | Non
         rules=rules,
     )
     return Trial(
+        whole=whole,
         model=model,
         settings=settings,
         rules=rules,
@@ -65,6 +105,40 @@ def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | Non
         layout=cache_layout(model, cache_settings(settings)),
         free_bytes=free_bytes,
     )
+
+
+def _stages(model: Architecture, settings: Settings) -> list[Architecture]:
+    """The stages of the pipeline; one: the model itself."""
+    count = settings.pipeline_parallel_size
+    if count == 1:
+        return [model]
+    try:
+        ranges = layer_ranges(model.num_layers, count, settings.layer_partition)
+    except ValueError as error:
+        raise InvalidInputError(f"--set pipeline_parallel_size={count}: {error}") from error
+    return [stage(model, ranges, index) for index in range(count)]
+
+
+def _as_cached(model: Architecture, settings: Settings) -> Architecture:
+    """The model with windows that keep everything, where a flag says so."""
+    if not settings.window_as_full:
+        return model
+    caches = tuple(
+        replace(each, kind="full", window=0)
+        if isinstance(each, AttentionCache) and each.kind in {"sliding", "chunked"}
+        else each
+        for each in model.caches
+    )
+    return replace(model, caches=caches)
+
+
+def _with_draft(model: Architecture, settings: Settings) -> Architecture:
+    """The model with the caches of layers that draft: one more attention layer for each (spec_decode/eagle)."""
+    if not settings.drafting_layers:
+        return model
+    attention = [each for each in model.caches if isinstance(each, AttentionCache)]
+    grown = next((each for each in reversed(attention) if each.kind in {"full", "latent"}), None)
+    return replace(model, caches=model.caches + (grown,) * settings.drafting_layers) if grown else model
 
 
 def _batch(settings: Settings) -> Batch:
@@ -78,10 +152,10 @@ def _batch(settings: Settings) -> Batch:
         block_scaled=block_scaled,
         expert_format=expert_format,
         enforce_eager=settings.enforce_eager,
-        multimodal=settings.multimodal,
+        multimodal=settings.multimodal and settings.encoder_profiled,
         max_lora_rank=settings.max_lora_rank,
         max_loras=settings.max_loras,
-        speculative=bool(settings.speculative_tokens),
+        speculative=settings.draft_weights,
         flashinfer_sampler=settings.flashinfer_sampler,
         max_model_len=settings.max_model_len,
         block_size=settings.block_size,

@@ -41,7 +41,7 @@ def _memory(trial: Trial) -> dict[str, str]:
 
 
 def _weights(trial: Trial) -> str:
-    settings, model = trial.settings, trial.model
+    settings, model = trial.settings, trial.whole
     share = quantized_share(model, settings.quantization)
     stored = (
         f"{settings.quantization.method} for {share:.0%}, the rest {settings.dtype}"
@@ -51,6 +51,7 @@ def _weights(trial: Trial) -> str:
     text = f"{parameter_count(model) / 1e9:.2f}e9 parameters ({model.kind}), {stored}"
     if settings.ranks > 1:
         text += f", one of {settings.ranks} ranks"
+        text += ", the one with the fewest blocks" if settings.pipeline_parallel_size > 1 else ""
     if settings.cpu_offload_bytes:
         text += f", less {gib(settings.cpu_offload_bytes)} in host memory"
     if trial.account.extras:
@@ -69,7 +70,7 @@ def _pool(trial: Trial) -> str:
 def _kv_cache(trial: Trial) -> dict[str, str]:
     layout, length = trial.layout, trial.length
     groups = f"{len(layout.groups)} group(s) of layers over one pool"
-    per_request = layout.blocks_per_request(length or 1)
+    per_request = trial.blocks_per_request(length or 1)
     raised = layout.block_size != trial.settings.block_size
     return {
         "tokens": f"max_concurrency x {tokens(length)}, as the engine prints it",
