@@ -49,6 +49,7 @@ def correction_of(
         weights_bytes=_whole(said.get("weightsBytes")),
         weights_at_least_bytes=None if allocated is None else allocated + (tried or 0),
         missing_bytes=None if tried is None or free is None else max(0, tried - free),
+        planned_cache_bytes=None if plan is None else plan.knobs.kv_cache_bytes,
     )
 
 

@@ -17,7 +17,7 @@ from llmservice_operator.perfmodel.memory import (
 from llmservice_operator.perfmodel.shapes import ceil_div
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import DEFAULT_CPU_CONTEXT, Case
-from llmservice_operator.planning.corrected import cpu_needed
+from llmservice_operator.planning.corrected import cpu_cache, cpu_needed
 from llmservice_operator.planning.fit import Misfit, needed_bytes, rank_weights
 from llmservice_operator.planning.objectives import missed_alone, objectives_of
 from llmservice_operator.planning.prediction import load_of, predict, speed_model
@@ -69,7 +69,7 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
     limit = memory_limit(case)
     space = ceil_div(_wanted_bytes(case, layout, context), GIB)
     if limit is not None:
-        space = max(0, min((limit - fixed) // GIB, _largest_useful(space)))
+        space = cpu_cache(case, max(0, min((limit - fixed) // GIB, _largest_useful(space))) * GIB) // GIB
     while context > case.wish.floor and needed_bytes(case, layout, context) > space * GIB:
         context = max(case.wish.floor, context - CPU_BLOCK_SIZE)
     needed = needed_bytes(case, layout, context)

@@ -62,6 +62,8 @@ class MemoryCorrection:
     """What a load had come to, with the piece that no room was left for."""
     missing_bytes: int | None = None
     """By how much the allocation that failed was too large."""
+    planned_cache_bytes: int | None = None
+    """The KV cache that the failed plan gave, on the CPU row."""
 
 
 @dataclass(frozen=True, kw_only=True)
