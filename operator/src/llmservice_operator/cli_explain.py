@@ -34,7 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         results = plan_file(arguments)
         texts = [
-            (tell_refusal if isinstance(result, Refusal) else tell)(name, result, width=width)
+            tell_refusal(name, result, width=width)
+            if isinstance(result, Refusal)
+            else tell(name, result, width=width)
             for name, result in results
         ]
         print_while_read(lambda: print("\n".join(texts), end=""))

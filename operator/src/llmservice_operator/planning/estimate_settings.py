@@ -112,7 +112,8 @@ class Resolver:
 
     def resolve(self) -> Settings:
         """All settings. Raises InvalidInputError for a value that contradicts another."""
-        flags, sources, notes = self.flags, {}, list[str]()
+        flags, notes = self.flags, list[str]()
+        sources: dict[str, str] = {}
         tensor = flags.get("tensor_parallel_size", 1)
         pipeline = flags.get("pipeline_parallel_size", 1)
         length = self._max_model_len(sources, notes)
