@@ -229,6 +229,36 @@ def test_nodes_tell_labels_and_allocatable(store: Store) -> None:
     assert node["status"] == {"allocatable": {"nvidia.com/gpu": "8"}}
 
 
+def gpu_pod(name: str, amount: str = "2", **status: Any) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": amount, "memory": "8Gi", "cpu": "2"}
+    spec = {
+        "nodeName": "n1",
+        "containers": [{"name": "engine", "resources": {"limits": limits, "requests": limits}}],
+    }
+    return obj("Pod", name=name, uid=name, spec=spec, status={"phase": "Running", **status})
+
+
+def test_devices_that_pods_hold_are_counted_by_node(store: Store) -> None:
+    store.put("Pod", gpu_pod("a"))
+    store.put("Pod", gpu_pod("b", "1"))
+
+    assert store.claimed() == {"n1": {"nvidia.com/gpu": 3}}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_holds_no_device(store: Store, phase: str) -> None:
+    store.put("Pod", gpu_pod("a", phase=phase))
+
+    assert store.claimed() == {}
+
+
+def test_a_pod_that_is_gone_holds_no_device(store: Store) -> None:
+    store.put("Pod", gpu_pod("a"))
+    store.drop("Pod", gpu_pod("a"))
+
+    assert store.claimed() == {}
+
+
 def test_services_are_noted_with_their_ready_condition_also_from_our_own_writes(store: Store) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]}
     store.put("LLMService", obj("LLMService", service=None))

@@ -73,3 +73,65 @@ async def test_another_cause_of_a_missing_config_is_told_as_it_is(world: World) 
     await world.settle()
 
     assert "has no key config.json" in world.condition("Planned")[2]
+
+
+def add_holder(world: World, node: str, cards: int) -> None:
+    """A pod of another service that holds cards of a node."""
+    limits = {"nvidia.com/gpu": str(cards)}
+    world.kube.put(
+        {
+            "kind": "Pod",
+            "metadata": {
+                "name": "other-0",
+                "namespace": "default",
+                "labels": {"llmservice.dev/service": "other"},
+            },
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "engine", "resources": {"limits": limits}}],
+            },
+            "status": {"phase": "Running"},
+        }
+    )
+
+
+async def test_free_card_comes_before_a_cheaper_one_that_is_taken(world: World) -> None:
+    add_node(world, "node-1", "NVIDIA-H200")
+    add_node(world, "node-2", "NVIDIA-L40S")
+    add_holder(world, "node-2", 8)
+
+    world.serve(**NO_TYPES)
+    await world.settle()
+
+    assert world.status["plan"]["accelerator"] == "nvidia-h200"
+
+
+async def test_card_that_becomes_free_is_no_difference(world: World) -> None:
+    add_node(world, "node-1", "NVIDIA-H200")
+    add_node(world, "node-2", "NVIDIA-L40S")
+    add_holder(world, "node-2", 8)
+    world.serve(**NO_TYPES)
+    await world.settle()
+
+    add_holder(world, "node-1", 0)
+    await world.settle()
+
+    assert world.condition("UpToDate")[:2] == ("True", "UpToDate")
+
+
+async def test_cordoned_node_comes_last(world: World) -> None:
+    add_node(world, "node-1", "NVIDIA-H200")
+    add_node(world, "node-2", "NVIDIA-L40S")
+    world.kube.put(
+        {
+            "kind": "Node",
+            "metadata": {"name": "node-2", "labels": {"nvidia.com/gpu.product": "NVIDIA-L40S"}},
+            "spec": {"unschedulable": True},
+            "status": {"allocatable": {"nvidia.com/gpu": "8"}},
+        }
+    )
+
+    world.serve(**NO_TYPES)
+    await world.settle()
+
+    assert world.status["plan"]["accelerator"] == "nvidia-h200"

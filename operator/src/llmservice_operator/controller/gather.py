@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -54,6 +55,9 @@ class ObjectStore(Protocol):
 
     def nodes(self) -> tuple[Mapping[str, Any], ...]:
         """All nodes."""
+
+    def claimed(self) -> Mapping[str, Mapping[str, int]]:
+        """By node: devices that known pods hold."""
 
     def versions(self, kind: str) -> dict[tuple[str, str], tuple[str, int]]:
         """The uid and resourceVersion of every object of the kind."""
@@ -121,7 +125,7 @@ class Gatherer:
             model=await self._models.look_up(
                 identity, spec, annotations, revisions[-1].revision if revisions else None
             ),
-            nodes=self._seen_nodes(),
+            nodes=self._free_nodes(spec) if not revisions else self._seen_nodes(),
             absent_volumes=await self._absent_volumes(key, pods, children.get(kinds.DEPLOYMENT)),
         )
 
@@ -238,13 +242,29 @@ class Gatherer:
         found = await asyncio.gather(*(self._kube.get(kind, key.namespace, name) for kind, name in needed))
         return tuple(f"{kind} {name}" for (kind, name), obj in zip(needed, found, strict=True) if obj is None)
 
+    def _free_nodes(self, spec: LLMServiceSpec | None) -> SeenNodes | None:
+        """The nodes with what is free on each, where the first plan of a service has a choice of accelerators.
+
+        Without a choice it changes nothing, and services that say the same may share one plan.
+        """
+        seen = self._seen_nodes()
+        if seen is None or spec is None or len(spec.accelerator.types) == 1:
+            return seen
+        claimed = self._store.claimed()
+        nodes = tuple(_with_free(node, claimed.get(node.node_name, {})) for node in seen.nodes)
+        free = [(node.node_name, dict(node.free or {})) for node in nodes if node.free is not None]
+        return SeenNodes(nodes=nodes, digest=digest([seen.digest, free]))
+
     def _seen_nodes(self) -> SeenNodes | None:
         if not self._settings.sees_nodes:
             return None
         versions = tuple(sorted(self._store.versions("Node").items()))
         if self._nodes is None or self._nodes[0] != versions:
             nodes = tuple(_node(each) for each in self._store.nodes())
-            seen = [(node.node_name, dict(node.labels), dict(node.allocatable)) for node in nodes]
+            seen = [
+                (node.node_name, dict(node.labels), dict(node.allocatable), node.free is None)
+                for node in nodes
+            ]
             self._nodes = (versions, SeenNodes(nodes=nodes, digest=digest(seen)))
         return self._nodes[1]
 
@@ -309,10 +329,25 @@ async def _nothing() -> None:
     return None
 
 
+def _with_free(node: NodeAccelerators, claimed: Mapping[str, int]) -> NodeAccelerators:
+    """What pods have left of the node's devices; nothing where it takes no more pods."""
+    devices = {name: amount for name, amount in node.allocatable.items() if "/" in name and amount > 0}
+    cordoned = node.free is not None
+    if not devices or not (claimed or cordoned):
+        return node
+    return replace(
+        node,
+        free={
+            name: 0 if cordoned else max(0, amount - claimed.get(name, 0)) for name, amount in devices.items()
+        },
+    )
+
+
 def _node(node: Mapping[str, Any]) -> NodeAccelerators:
     allocatable = node.get("status", {}).get("allocatable") or {}
     return NodeAccelerators(
         node_name=node["metadata"]["name"],
         labels=node["metadata"].get("labels") or {},
         allocatable={name: int(parse_quantity(amount)) for name, amount in allocatable.items()},
+        free={} if node.get("spec", {}).get("unschedulable") else None,
     )

@@ -26,6 +26,32 @@ class ServiceNote(NamedTuple):
     """(term, planned bytes, actual bytes) of the last report that the status tells of."""
 
 
+class Claim(NamedTuple):
+    """What a pod takes of its node's devices."""
+
+    node_name: str
+    amounts: tuple[tuple[str, int], ...]
+    """(resource, amount), such as `nvidia.com/gpu`."""
+
+
+def claim_of(pod: Mapping[str, Any]) -> Claim | None:
+    """The devices that a pod holds on its node; None where it holds none, or has ended.
+
+    Extended resources are requested and limited alike, and an init container's are given to the others later.
+    """
+    spec, phase = pod.get("spec", {}), pod.get("status", {}).get("phase")
+    node = spec.get("nodeName", "")
+    if not node or phase in ("Succeeded", "Failed"):
+        return None
+    amounts: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+            if "/" in name and str(amount).isdecimal():
+                amounts[name] = amounts.get(name, 0) + int(amount)
+    return Claim(node, tuple(sorted(amounts.items()))) if amounts else None
+
+
 def note_of(service: Mapping[str, Any]) -> ServiceNote:
     """The note of an LLMService."""
     conditions = service.get("status", {}).get("conditions") or ()

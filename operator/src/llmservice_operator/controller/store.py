@@ -13,7 +13,7 @@ from typing import Any
 
 from llmservice_operator.api import labels
 from llmservice_operator.controller.keys import Key
-from llmservice_operator.controller.reduce import ServiceNote, note_of, reduce_object
+from llmservice_operator.controller.reduce import Claim, ServiceNote, claim_of, note_of, reduce_object
 from llmservice_operator.telemetry.metrics import PlanTerm
 
 PACK_ABOVE_BYTES = 1024
@@ -26,6 +26,7 @@ class _Entry:
     owner: Key | None
     data: bytes
     note: ServiceNote | None = None
+    claim: Claim | None = None
 
 
 _Where = tuple[str, str]
@@ -56,9 +57,10 @@ class Store:
         data = _pack(reduced)
         owner = None if kind == labels.KIND else _owner(reduced)
         note = note_of(reduced) if kind == labels.KIND else None
+        claim = claim_of(obj) if kind == "Pod" else None
         if old is not None:
             self._unlink(kind, where, old)
-        self._objects[kind][where] = _Entry(uid, version, owner, data, note)
+        self._objects[kind][where] = _Entry(uid, version, owner, data, note, claim)
         if owner is not None:
             self._owned.setdefault(kind, {}).setdefault(owner, set()).add(where)
         return old is None or not _same(old.data, data, reduced)
@@ -95,6 +97,17 @@ class Store:
         """All nodes, reduced to labels, allocatable and unschedulable, by name."""
         nodes = self._objects.get("Node", {})
         return tuple(_unpack(nodes[where].data) for where in sorted(nodes))
+
+    def claimed(self) -> dict[str, dict[str, int]]:
+        """By node: devices that known pods hold, without unpacking one. Pods of others are not known."""
+        taken: dict[str, dict[str, int]] = {}
+        for entry in self._objects.get("Pod", {}).values():
+            if entry.claim is None:
+                continue
+            of_node = taken.setdefault(entry.claim.node_name, {})
+            for name, amount in entry.claim.amounts:
+                of_node[name] = of_node.get(name, 0) + amount
+        return taken
 
     def services(self) -> tuple[Key, ...]:
         """All LLMServices."""
