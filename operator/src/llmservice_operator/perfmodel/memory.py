@@ -57,7 +57,7 @@ def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules
     """
     workspaces = expert_workspace_bytes(model, batch) if rules.lasting_workspaces else 0
     peak = max(forward_bytes(model, batch, rules), workspaces + sampler_bytes(model, batch, rules))
-    peak = max(peak + encoder_kept_bytes(model, batch), encoder_bytes(model, batch))
+    peak = max(peak + encoder_kept_bytes(model, batch, rules), encoder_bytes(model, batch, rules))
     return peak + (sampler_state_bytes(model, batch, rules) if rules.sampler_state_charged else 0)
 
 

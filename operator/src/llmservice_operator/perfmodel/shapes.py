@@ -126,6 +126,12 @@ class VisionTower:
     merged_patches: int
     """Patches that become one token of the language model."""
     weights: tuple[Weight, ...]
+    patch_elements: int = 588
+    """Values of a patch: colours x pixels x frames."""
+    output_levels: int = 1
+    """How many times the language model's width one token of the encoder's output has (deep stack)."""
+    takes_videos: bool = False
+    """Its patches reach over several frames."""
 
     @cached_property
     def units(self) -> tuple[tuple[Weight, ...], ...]:

@@ -31,7 +31,8 @@ def read_vision(config: ConfigReader, *, hidden_size: int) -> VisionTower | None
         weights.append(Weight(module=f"{prefix}.attn.proj", rows=width, columns=width, shard=shard))
         weights += dense_weights(f"{prefix}.mlp", inner, gated=gated, hidden_size=width, shard=shard)
     patch = tower.integer("patch_size", default=14)
-    pixels = 3 * patch * patch * tower.integer("temporal_patch_size", default=1)
+    frames = tower.integer("temporal_patch_size", default=1)
+    pixels = 3 * patch * patch * frames
     positions = tower.integer("num_position_embeddings", "position_embedding_size", default=1)
     weights += [
         Weight(
@@ -44,8 +45,21 @@ def read_vision(config: ConfigReader, *, hidden_size: int) -> VisionTower | None
         *_merger(config, tower, width, merge, hidden_size),
     ]
     return VisionTower(
-        hidden_size=width, intermediate_size=inner, merged_patches=merge * merge, weights=tuple(weights)
+        hidden_size=width,
+        intermediate_size=inner,
+        merged_patches=_patches_of_a_token(config, tower, patch) or merge * merge,
+        weights=tuple(weights),
+        patch_elements=pixels,
+        output_levels=1 + len(tower.sequence("deepstack_visual_indexes")),
+        takes_videos=frames > 1,
     )
+
+
+def _patches_of_a_token(config: ConfigReader, tower: ConfigReader, patch: int) -> int:
+    """Where a config says how many tokens an image of one size becomes (models/gemma3_mm.py); 0: it doesn't."""
+    tokens = config.integer("mm_tokens_per_image", default=0, minimum=0)
+    side = tower.integer("image_size", default=0, minimum=0) // patch
+    return side * side // tokens if tokens else 0
 
 
 def _merger(
