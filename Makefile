@@ -101,7 +101,7 @@ verify: venv ## Regenerate and fail on a difference
 .PHONY: lock
 lock: venv ## Resolve the dependencies anew into requirements/*.lock
 	@$(COMPILE) operator/pyproject.toml -o requirements/operator.lock
-	@$(COMPILE) operator/pyproject.toml requirements/dev.in -o requirements/dev.lock
+	@$(COMPILE) operator/pyproject.toml --extra simulate requirements/dev.in -o requirements/dev.lock
 	@$(COMPILE) --override requirements/engine-cpu.overrides requirements/engine-cpu.in -o requirements/engine-cpu.lock
 	@$(COMPILE) requirements/image-build.in -o requirements/image-build.lock
 	@$(COMPILE) --no-deps requirements/smollm2.in -o requirements/smollm2.lock

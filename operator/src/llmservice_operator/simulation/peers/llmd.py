@@ -1,0 +1,124 @@
+"""llm-d's recommended rules, all of which end in KEDA and so in an HPA.
+
+Follows github.com/llm-d/llm-d guides/workload-autoscaling/{keda-epp,keda-epp-token-aware,slo-aware}.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from llmservice_operator.simulation.observation import Observation
+from llmservice_operator.simulation.peers.hpa import SYNC_SECONDS, Actuator, Behavior, Limit, from_sum
+
+SLO_BEHAVIOR = Behavior(
+    up_window_seconds=30.0,
+    up=(Limit(period_seconds=60.0, percent=100.0), Limit(period_seconds=60.0, pods=4)),
+    down_window_seconds=180.0,
+    down=(Limit(period_seconds=120.0, pods=1),),
+)
+QUEUE_BEHAVIOR = Behavior(up_window_seconds=300.0, down_window_seconds=300.0)
+
+
+def saturation_demand(
+    saturation: float, provisioned: int, ready: int, *, up: float = 0.55, down: float = 0.40
+) -> int:
+    """With n replicas: n + ceil(n (s c / 0.55 - 1)) above the band, n - floor(n (1 - s / 0.40)) below, n within it.
+
+    `c` = ready / n credits pods that are on their way, on the way up only.
+    """
+    n = provisioned
+    if saturation > up:
+        credit = ready / n if 0 < ready < n else 1.0
+        return n + math.ceil(n * (saturation * credit / up - 1.0))
+    if saturation < down:
+        return n - math.floor(n * (1.0 - saturation / down))
+    return n
+
+
+@dataclass(slots=True)
+class SloAware:
+    """P90 of TTFT and TPOT over their bounds; clamped at 2, averaged over 45 s; no traffic reads as 0."""
+
+    ttft_seconds: float
+    tpot_seconds: float
+    up: float = 0.55
+    down: float = 0.40
+    clamp: float = 2.0
+    name: str = "llm-d-slo"
+    period_seconds: float = SYNC_SECONDS
+    rate_window_seconds: float = 60.0
+    smoothing_seconds: float = 45.0
+    actuator: Actuator = field(default_factory=lambda: Actuator(SLO_BEHAVIOR))
+    _raw: list[tuple[float, float]] = field(default_factory=list)
+
+    def step(self, seen: Observation) -> int:
+        """Desired replicas."""
+        now = seen.now_seconds
+        self._raw = [(at, value) for at, value in self._raw if at > now - self.smoothing_seconds]
+        self._raw.append((now, min(self._saturation(seen), self.clamp)))
+        smooth = sum(value for _, value in self._raw) / len(self._raw)
+        demand = saturation_demand(smooth, seen.provisioned, seen.ready, up=self.up, down=self.down)
+        # A composite target of 1, AverageValue: the HPA takes the formula's number as it is.
+        asked = from_sum(float(demand), 1.0, seen.provisioned)
+        return self.actuator.settle(asked, seen)
+
+    def _saturation(self, seen: Observation) -> float:
+        ratios = (
+            seen.history.quantile("ttft", 0.9, self.rate_window_seconds, seen.now_seconds)
+            / self.ttft_seconds,
+            seen.history.quantile("tpot", 0.9, self.rate_window_seconds, seen.now_seconds)
+            / self.tpot_seconds,
+        )
+        return max((each for each in ratios if not math.isnan(each)), default=0.0)
+
+
+@dataclass(slots=True)
+class TokenAware:
+    """max(ceil(uncached tokens in flight / V_P / 1.5 s), ceil(KV use / 0.8)).
+
+    V_P: tokens of prompts that a replica computes per second, as measured. The 1.5 s are the guide's; its rule for
+    others is TTFT bound - prompt / V_P.
+    """
+
+    prefill_tokens_per_second: float
+    budget_seconds: float = 1.5
+    kv_target: float = 0.8
+    name: str = "llm-d-token"
+    period_seconds: float = SYNC_SECONDS
+    actuator: Actuator = field(default_factory=lambda: Actuator(Behavior()))
+
+    def step(self, seen: Observation) -> int:
+        """Desired replicas: of two triggers the larger rules."""
+        tokens, kv = seen.total("pending_prompt_tokens"), seen.total("kv_usage")
+        per_replica = self.prefill_tokens_per_second * self.budget_seconds
+        asked = max(
+            from_sum(tokens if math.isfinite(tokens) else 0.0, per_replica, seen.provisioned),
+            from_sum(kv if math.isfinite(kv) else 0.0, self.kv_target, seen.provisioned),
+        )
+        return self.actuator.settle(asked, seen)
+
+
+def guarded(demand: int, provisioned: int, ready: int) -> int:
+    """The guide's guard against a second scale-up: demand <= n ? demand : max(demand - pending, n)."""
+    pending = provisioned - ready
+    return demand if demand <= provisioned else max(demand - pending, provisioned)
+
+
+@dataclass(slots=True)
+class EppQueue:
+    """Requests that wait (1 a replica) and that run (16 a replica), with the guard."""
+
+    queue_target: float = 1.0
+    running_target: float = 16.0
+    name: str = "llm-d-queue"
+    period_seconds: float = SYNC_SECONDS
+    actuator: Actuator = field(default_factory=lambda: Actuator(QUEUE_BEHAVIOR))
+
+    def step(self, seen: Observation) -> int:
+        """Desired replicas: of two triggers the larger rules."""
+        waiting, running = seen.total("waiting"), seen.total("running")
+        asked = max(
+            from_sum(waiting if math.isfinite(waiting) else 0.0, self.queue_target, seen.provisioned),
+            from_sum(running if math.isfinite(running) else 0.0, self.running_target, seen.provisioned),
+        )
+        asked = guarded(asked, seen.provisioned, seen.ready)
+        return self.actuator.settle(asked, seen)
