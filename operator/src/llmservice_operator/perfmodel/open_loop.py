@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from llmservice_operator.perfmodel.arrivals import Lengths, mean_length, poisson_load
 from llmservice_operator.perfmodel.batching import Engine, Outcome
@@ -72,11 +71,11 @@ def summarize(
     utilization = offered / capacity if capacity else math.inf
     return OpenLoop(
         rate_per_second=rate_per_second,
-        ttft_p50_seconds=median(quantile(each, 0.50) for each in ttft),
-        ttft_p95_seconds=median(quantile(each, 0.95) for each in ttft),
-        ttft_p99_seconds=median(quantile(each, 0.99) for each in ttft),
-        tpot_p50_seconds=median(quantile(each, 0.50) for each in tpot),
-        tpot_p95_seconds=median(quantile(each, 0.95) for each in tpot),
+        ttft_p50_seconds=_typical(ttft, 0.50),
+        ttft_p95_seconds=_typical(ttft, 0.95),
+        ttft_p99_seconds=_typical(ttft, 0.99),
+        tpot_p50_seconds=_typical(tpot, 0.50),
+        tpot_p95_seconds=_typical(tpot, 0.95),
         utilization=utilization,
         saturated=utilization >= 1.0,
         tokens_per_second=min(offered, capacity),
@@ -119,6 +118,11 @@ def max_rate_within(
 def quantile(ordered: Sequence[float], share: float) -> float:
     """By index, as load generators do: the value at this share of the way."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _typical(windows: Sequence[Sequence[float]], share: float) -> float:
+    """The median over windows of each one's quantile: one window near saturation may be far off."""
+    return quantile(sorted(quantile(each, share) for each in windows), 0.5)
 
 
 def _play(

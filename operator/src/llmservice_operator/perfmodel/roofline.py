@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES
 from llmservice_operator.perfmodel.speed_constants import (
     EXPERT_FLOPS_SHARE,
     MIXED_CACHE_SHARE,
@@ -18,6 +19,8 @@ from llmservice_operator.perfmodel.work import AttentionWork, Products, Work
 
 FLOPS_PER_ELEMENT = 2.0
 """A multiply and an add for each weight and token."""
+FLOAT32_RATE_SHARE = 1.0 / 16
+"""Of the tensor units' 16-bit rate, without them: datasheets of A100 and H100. The CPU row's rate is float32's."""
 STATE_FLOPS_PER_ELEMENT = 6.0
 """Of a recurrent state and a token: decay, outer product, and the query's product (Gated DeltaNet, Mamba-2)."""
 
@@ -59,16 +62,19 @@ class Rates:
     softness: float
 
 
-def rates(row: AcceleratorRow, constants: SpeedConstants) -> Rates:
-    """The rates of one card of this row."""
+def rates(row: AcceleratorRow, constants: SpeedConstants, *, dtype: str) -> Rates:
+    """The rates of one card of this row for a model that runs in this dtype."""
     device = constants.device
-    narrow = row.fp8_flops_per_second or row.bf16_flops_per_second
+    wide = row.bf16_flops_per_second
+    if DTYPE_BYTES[dtype] > 2 and not row.is_cpu:
+        wide *= FLOAT32_RATE_SHARE
+    narrow = row.fp8_flops_per_second or wide
     return Rates(
         weight_bytes_per_second=row.memory_bandwidth_bytes_per_second * device.weight_bandwidth_share,
         cache_bytes_per_second=row.memory_bandwidth_bytes_per_second * device.cache_bandwidth_share,
-        wide_flops_per_second=row.bf16_flops_per_second * device.product_flops_share,
+        wide_flops_per_second=wide * device.product_flops_share,
         narrow_flops_per_second=narrow * device.product_flops_share,
-        attention_flops_per_second=row.bf16_flops_per_second * device.attention_flops_share,
+        attention_flops_per_second=wide * device.attention_flops_share,
         link_bytes_per_second=row.interconnect_bandwidth_bytes_per_second * device.interconnect_share,
         softness=constants.softness,
     )

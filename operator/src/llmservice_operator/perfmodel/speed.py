@@ -49,7 +49,7 @@ class SpeedModel:
                 kv_cache_dtype=case.kv_cache_dtype,
                 tensor_parallel_size=case.tensor_parallel_size,
             ),
-            rate=rates(case.accelerator, self.constants),
+            rate=rates(case.accelerator, self.constants, dtype=case.dtype),
             constants=self.constants,
             capture=capture_sizes(
                 max_num_seqs=case.max_num_seqs,
