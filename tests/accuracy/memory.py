@@ -28,7 +28,7 @@ from llmservice_operator.planning.estimate_types import Estimate
 TESTS = Path(__file__).resolve().parents[1]
 TRUTH = TESTS / "truth"
 MODELS = TESTS / "data" / "models"
-WRITTEN = TESTS.parent / "operator" / "docs" / "reference" / "memory-errors.txt"
+WRITTEN = TESTS.parent / "operator" / "docs" / "reference" / "sizing-errors.txt"
 GIB = 1 << 30
 
 KV_MEAN_GIB, KV_MAX_GIB = 0.3, 0.8

@@ -1,11 +1,27 @@
-"""Predictions against what real engines reported: vLLM 0.26 on H200, 0.19 on H100, and public logs."""
+"""Predictions against what real engines reported: vLLM 0.26 on H200, 0.19 on H100, and public logs.
+
+The whole table, signed and by term, is `make accuracy`; here are its targets, start by start.
+"""
 
 from typing import Any
 
 import pytest
 
+from accuracy.memory import (
+    KV_MAX_GIB,
+    KV_MEAN_GIB,
+    LARGE_MAX,
+    LARGE_MEAN,
+    LOG_ROUNDING_GIB,
+    WEIGHTS_SHARE,
+    Comparison,
+    compare,
+    read_records,
+    report,
+    score,
+)
 from llmservice_operator.engines.versions import known_version, memory_rules
-from llmservice_operator.perfmodel.memory import GIB, start_limit
+from llmservice_operator.perfmodel.memory import GIB, margin_bytes, start_limit
 from unit.perfmodel.samples import (
     read_starts,
     start_account,
@@ -19,22 +35,29 @@ STARTS = read_starts("starts.json")
 WEIGHTS = read_starts("weights.json")
 GROUPED = {name: start for name, start in STARTS.items() if start["memory"]["num_gpu_blocks"]}
 PRINTED = {name: start for name, start in GROUPED.items() if start["memory"]["max_concurrency"]}
+COMPARED = {each["name"]: compare(each) for each in read_records()}
 
-WEIGHTS_TOLERANCE = 0.005
-"""Of the weights. Worst seen: 0.4 %."""
-LOG_ROUNDING_GIB = 0.005
-UNDER_PROMISE_GIB = 2.6
-"""By how much the KV cache is under-promised at most, the margin of 1 GiB included (runner V1 on H200, where
-FlashInfer's sampler was off)."""
+COUNTED_TERMS_GIB = 0.035
+"""How far activation and non-torch memory are off at most, the log's rounding included. Worst seen: 0.03."""
+GRAPH_ESTIMATE_GIB = 0.07
+"""Of what runner V1 charges. Worst seen: 0.06 (linear attention)."""
+
+compared = pytest.mark.parametrize("start", COMPARED.values(), ids=COMPARED.keys())
+
+
+def printed(key: str) -> pytest.MarkDecorator:
+    """The starts whose log has this number."""
+    held = {name: each for name, each in COMPARED.items() if each.record["memory"].get(key) is not None}
+    return pytest.mark.parametrize("start", held.values(), ids=held.keys())
 
 
 def each(starts: dict[str, dict[str, Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("start", starts.values(), ids=starts.keys())
 
 
-@each(STARTS)
-def test_weights_of_measured_starts(start: dict[str, Any]) -> None:
-    assert start_weights(start) / GIB == pytest.approx(start["memory"]["weights_gib"], rel=WEIGHTS_TOLERANCE)
+@compared
+def test_weights_of_measured_starts(start: Comparison) -> None:
+    assert start.weights_share <= WEIGHTS_SHARE
 
 
 @each(WEIGHTS)
@@ -70,23 +93,72 @@ def test_block_size(start: dict[str, Any]) -> None:
     assert start_layout(start).block_size == start["memory"]["block_size"]
 
 
-@each(STARTS)
-def test_the_kv_cache_is_never_over_promised(start: dict[str, Any]) -> None:
-    assert start_account(start).available / GIB <= start["memory"]["available_kv_gib"]
+@compared
+def test_the_kv_cache_of_measured_starts(start: Comparison) -> None:
+    assert abs(start.kv_error_gib) <= KV_MAX_GIB
+
+
+@compared
+def test_the_kv_cache_is_not_over_promised(start: Comparison) -> None:
+    assert not start.over_promised
+
+
+@compared
+@pytest.mark.parametrize("term", ["activation", "non_torch"])
+def test_terms_that_are_counted(start: Comparison, term: str) -> None:
+    error = start.error_gib(term)
+
+    assert error is not None
+    assert abs(error) <= COUNTED_TERMS_GIB
+
+
+@compared
+def test_graphs_that_are_charged(start: Comparison) -> None:
+    assert abs(start.error_gib("charged") or 0.0) <= GRAPH_ESTIMATE_GIB
+
+
+@printed("kv_tokens")
+def test_tokens_from_the_engines_own_pool(start: Comparison) -> None:
+    """Bytes per token and rounding to blocks are exact: what tokens are off is what the pool is off."""
+    assert_scales(start, start.found.kv_cache.tokens, "kv_tokens")
+
+
+@printed("num_gpu_blocks")
+def test_blocks_from_the_engines_own_pool(start: Comparison) -> None:
+    assert_scales(start, start.found.kv_cache.blocks, "num_gpu_blocks")
+
+
+def assert_scales(start: Comparison, predicted: int, key: str) -> None:
+    """The predicted number, scaled to the pool that the engine had, is the engine's within a block and the rounding."""
+    measured = start.record["memory"][key]
+    scaled = predicted * start.kv_gib * GIB / start.found.memory.kv_cache_bytes
+    block = predicted / start.found.kv_cache.blocks
+
+    assert scaled == pytest.approx(measured, abs=LOG_ROUNDING_GIB / start.kv_gib * measured + block)
+
+
+def test_the_scores_hold_with_each_start_left_out() -> None:
+    lines, misses = report()
+
+    assert not misses, "\n".join([*lines, *misses])
+
+
+def test_the_mean_of_large_pools() -> None:
+    total = score(list(COMPARED.values()), [each.kv_error_gib for each in COMPARED.values()])
+
+    assert (total.mean_gib <= KV_MEAN_GIB, total.large_mean <= LARGE_MEAN, total.large_max <= LARGE_MAX) == (
+        True,
+        True,
+        True,
+    )
 
 
 @each(STARTS)
-def test_the_kv_cache_is_under_promised_by_a_stated_amount(start: dict[str, Any]) -> None:
-    lacking = start["memory"]["available_kv_gib"] - start_account(start).available / GIB
+def test_a_plan_keeps_its_margin_below_what_the_start_had(start: dict[str, Any]) -> None:
+    account = start_account(start)
 
-    assert lacking <= UNDER_PROMISE_GIB
-
-
-@each(STARTS)
-def test_activation_is_not_under_estimated(start: dict[str, Any]) -> None:
-    tolerance_gib = 0.06  # 70B FP8 at TP 2 on 0.19
-
-    assert start_account(start).activation / GIB >= start["memory"]["peak_activation_gib"] - tolerance_gib
+    assert account.margin == margin_bytes(account.total)
+    assert account.available / GIB <= start["memory"]["available_kv_gib"]
 
 
 @each(STARTS)
