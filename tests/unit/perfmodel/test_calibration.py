@@ -233,3 +233,18 @@ def test_unknown_engine_has_no_key() -> None:
 
 def test_sizes_are_in_whole_mebibytes_where_they_are_kept() -> None:
     assert start(1).taken % MIB == 0
+
+
+def activations(*gib: float) -> Correction | None:
+    """Starts of two services whose activation took so much."""
+    return found(*(start(number, each - 2.0, service=f"{number % 2:08x}") for number, each in enumerate(gib)))
+
+
+@pytest.mark.parametrize(
+    ("measured", "less_cache"),
+    [((2.30, 2.26, 2.31), 0.30), ((1.70, 1.74, 1.69), -0.30), ((1.70, 1.74), 0.0)],
+)
+def test_worked_example_of_the_sizing_page(measured: tuple[float, ...], less_cache: float) -> None:
+    result = activations(*measured)
+
+    assert (0 if result is None else result.taken) == pytest.approx(less_cache * GIB, abs=1)
