@@ -91,15 +91,21 @@ def shell(models: Sequence[str], repeats: int) -> bool:
 
 
 def in_process(models: Sequence[str]) -> bool:
-    """Print the CPU of 1,000 plans, each service with its model; whether that is within the target."""
+    """Print the CPU of 1,000 plans, each service with its model; whether that is within the target.
+
+    The first plan of a model reads its config; the further ones find it read, as they do in the operator.
+    """
     inputs = [inputs_for(model, on("nvidia-h200")) for model in models]
     start = time.process_time()
-    plans = [make_plan(inputs[index % len(inputs)]) for index in range(PLANS)]
+    plans = [make_plan(each) for each in inputs]
+    first = time.process_time() - start
+    plans += [make_plan(inputs[index % len(inputs)]) for index in range(len(inputs), PLANS)]
     seconds = time.process_time() - start
     fitting = sum(isinstance(plan, Plan) for plan in plans)
     print(
-        f"{PLANS:,} plans in one process ({len(models)} models, {fitting:,} fit): {seconds:.2f} s of CPU, "
-        f"{seconds / PLANS * 1e3:.1f} ms each; target {PLANS_TARGET_SECONDS:g} s"
+        f"{PLANS:,} plans in one process ({len(models)} models, {fitting:,} fit): {seconds:.2f} s of CPU; the first of "
+        f"a model {first / len(models) * 1e3:.1f} ms, further ones "
+        f"{(seconds - first) / (PLANS - len(models)) * 1e3:.1f} ms each; target {PLANS_TARGET_SECONDS:g} s"
     )
     return seconds <= PLANS_TARGET_SECONDS
 

@@ -1,5 +1,6 @@
 """Over how many tensor-parallel ranks a model can be split."""
 
+from llmservice_operator.perfmodel.memo import remembered
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import VOCAB_PADDING, Architecture, Shard, ceil_div
 
@@ -7,6 +8,7 @@ _CUT_BY_COLUMNS = ("down_proj", "o_proj", "out_proj")
 """Ends of the row-parallel layers: their input side is the one that is cut."""
 
 
+@remembered
 def why_it_does_not_split(
     model: Architecture, quantization: Quantization, ranks: int, *, expert_parallel: bool = False
 ) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.allocator import given_bytes
 from llmservice_operator.perfmodel.expert_kernels import expert_tensors, mxfp4_kernel
+from llmservice_operator.perfmodel.memo import remembered
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, Shard, Weight, ceil_div
 
@@ -31,6 +32,7 @@ class Placement:
         return self.tensor_parallel_size * self.data_parallel_size
 
 
+@remembered
 def rank_weight_bytes(
     architecture: Architecture,
     quantization: Quantization,
@@ -111,6 +113,7 @@ def _padded_experts(unit: tuple[Weight, ...], placement: Placement) -> list[int]
     )
 
 
+@remembered
 def quantized_share(architecture: Architecture, quantization: Quantization) -> float:
     """Share of the elements that are quantised, for the explanation."""
     total = sum(each.elements(1) for each in architecture.weights)

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.kv_cache import element_bytes
+from llmservice_operator.perfmodel.memo import remembered
 from llmservice_operator.perfmodel.quantization import Quantization, weight_bytes
 from llmservice_operator.perfmodel.shapes import (
     DTYPE_BYTES,
@@ -109,6 +110,7 @@ class Work:
         return 1.0 - (1.0 - self.mixture.experts_per_token / self.mixture.experts) ** tokens
 
 
+@remembered
 def work_of(
     model: Architecture,
     quantization: Quantization,

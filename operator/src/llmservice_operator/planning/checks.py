@@ -10,10 +10,11 @@ from llmservice_operator.api.conditions import Reason
 from llmservice_operator.engines.versions import known_version
 from llmservice_operator.engines.vllm import canonical_args
 from llmservice_operator.perfmodel.accelerators import CPU, find_row, similar_names
-from llmservice_operator.perfmodel.architecture import UnsupportedModelError, read_architecture
+from llmservice_operator.perfmodel.architecture import UnsupportedModelError
 from llmservice_operator.perfmodel.config_reader import ConfigError
 from llmservice_operator.perfmodel.kv_cache import element_bytes
-from llmservice_operator.perfmodel.quantization import Quantization, online_quantization, read_quantization
+from llmservice_operator.perfmodel.quantization import Quantization, online_quantization
+from llmservice_operator.perfmodel.reading import read_model
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture
 from llmservice_operator.planning.case import (
     DEFAULT_CONTEXT_FLOOR,
@@ -113,8 +114,7 @@ def read_case(inputs: PlanInputs) -> Case | Refusal:
     config: Mapping[str, Any] = inputs.model.config if inputs.model else {}
     source = f" ({inputs.model.source})" if inputs.model and inputs.model.source else ""
     try:
-        model = read_architecture(config)
-        quantization = read_quantization(config)
+        model, quantization = read_model(config)
     except UnsupportedModelError as error:
         return refuse(Reason.UNSUPPORTED_MODEL, f"{error}{source}")
     except ConfigError as error:

@@ -14,10 +14,9 @@ from llmservice_operator.engines.flags import Given, read_flags
 from llmservice_operator.engines.versions import Version, known_version
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import LARGEST_CARD_GIB, AcceleratorRow, with_memory
-from llmservice_operator.perfmodel.architecture import read_architecture
 from llmservice_operator.perfmodel.config_reader import ConfigError
 from llmservice_operator.perfmodel.memory import GIB
-from llmservice_operator.perfmodel.quantization import read_quantization
+from llmservice_operator.perfmodel.reading import read_model
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.planning.estimate_cpu import estimate_cpu
 from llmservice_operator.planning.estimate_gpu import estimate_gpu
@@ -81,7 +80,7 @@ def _resolve(
 ) -> tuple[Architecture, Settings]:
     config = _overridden(inputs.config, given.values)
     try:
-        model, quantization = read_architecture(config), read_quantization(config)
+        model, quantization = read_model(config)
     except ConfigError as error:
         raise InvalidInputError(str(error)) from error
     resolver = Resolver(
