@@ -5,6 +5,7 @@ better to say so than to plan nonsense.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from llmservice_operator.perfmodel.attention import (
@@ -25,11 +26,20 @@ from llmservice_operator.perfmodel.feed_forward import (
     FeedForward,
     dense_weights,
     expert_weights,
+    normalises_by_root,
     read_feed_forward,
     sparse_layers,
 )
+from llmservice_operator.perfmodel.per_layer import per_layer_weights
 from llmservice_operator.perfmodel.rotary import rotary_weights
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, LayerCache, Shard, Weight
+from llmservice_operator.perfmodel.shapes import (
+    DTYPE_BYTES,
+    Architecture,
+    LayerCache,
+    Shard,
+    StateCache,
+    Weight,
+)
 from llmservice_operator.perfmodel.state_layers import (
     delta_cache,
     delta_weights,
@@ -53,6 +63,11 @@ UNKNOWN_FIELDS = {
     "layers_block_type": "layers listed by block type are not known to the sizing model",
     "block_configs": "layers of different sizes are not known to the sizing model",
     "rwkv_version": "RWKV is not known to the sizing model",
+    "ffn_config": "a feed-forward in an object of its own is not known to the sizing model",
+    "laurel_rank": "low-rank residuals are not known to the sizing model",
+    "altup_num_inputs": "alternating updates are not known to the sizing model",
+    "zero_expert_num": "experts that compute nothing are not known to the sizing model",
+    "mamba_d_ssm": "Mamba beside attention in one layer is not known to the sizing model",
 }
 """Fields that change shapes in ways that aren't modelled."""
 
@@ -85,6 +100,8 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     tied_default = root.boolean("tie_word_embeddings", default=_tied_by_default(text))
     tied = text.boolean("tie_word_embeddings", default=tied_default)
     weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
+    weights += per_layer_weights(text, hidden_size=hidden_size, num_layers=num_layers, vocab_size=vocab_size)
+    _refuse_unread_states(text, caches)
     heads = read_heads(text, hidden_size=hidden_size)
     max_model_len = read_max_model_len(text)
     if not text.has("hybrid_override_pattern"):
@@ -118,6 +135,23 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     )
 
 
+_OF_STATES = (
+    "mamba_num_heads", "mamba_n_heads", "mamba_d_state", "mamba_expand", "ssm_state_size", "conv_L_cache",
+    "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+)  # fmt: skip
+
+
+def _refuse_unread_states(text: ConfigReader, caches: list[LayerCache]) -> None:
+    """A field of layers with states where no layer is known to be one: their shapes would be nonsense."""
+    if any(isinstance(each, StateCache) for each in caches):
+        return
+    for field in _OF_STATES:
+        if text.has(field):
+            raise text.error(
+                field, "no layer is known to use it; `layer_types` with one type a layer is expected"
+            )
+
+
 def _check_generates(root: ConfigReader) -> str:
     """The first architecture's name, if it generates text."""
     names = [str(each) for each in root.sequence("architectures")]
@@ -127,7 +161,14 @@ def _check_generates(root: ConfigReader) -> str:
             "is_encoder_decoder", value=True, expected="only decoders are served; encoder-decoders are not"
         )
     if name and not name.endswith(
-        ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForVision2Seq", "ChatModel")
+        (
+            "ForCausalLM",
+            "ForConditionalGeneration",
+            "LMHeadModel",
+            "ForVision2Seq",
+            "ChatModel",
+            "ChatGLMModel",
+        )
     ):
         raise UnsupportedModelError(
             "architectures",
@@ -146,8 +187,8 @@ def _count_layers(text: ConfigReader) -> int:
 
 
 def _tied_by_default(text: ConfigReader) -> bool:
-    """What transformers assumes when a config doesn't say: true for the families with scaled embeddings."""
-    return text.has("final_logit_softcapping", "query_pre_attn_scalar")
+    """What transformers assumes when a config doesn't say: true where embeddings are scaled or norms are LayerNorm."""
+    return text.has("final_logit_softcapping", "query_pre_attn_scalar") or not normalises_by_root(text)
 
 
 def _mtp_layers(text: ConfigReader) -> int:
@@ -237,6 +278,10 @@ def _grouped_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int,
     delta = read_delta_network(text) if _LINEAR in types else None
     mamba = read_mamba(text) if _MAMBA in types else None
     sparse = sparse_layers(text, num_layers) if block.mixture else [False] * num_layers
+    # The last layers use the keys and values of earlier ones (models/gemma4.py).
+    own = num_layers - text.integer("num_kv_shared_layers", default=0, minimum=0)
+    doubled = replace(block, dense_size=2 * block.dense_size)
+    wide = text.boolean("use_double_wide_mlp", default=False)
     weights: list[Weight] = []
     caches: list[LayerCache] = []
     for index, layer_type in enumerate(types):
@@ -249,8 +294,10 @@ def _grouped_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int,
         else:
             heads = sliding_heads if layer_type in {SLIDING, CHUNKED} else full_heads
             weights += attention_weights(f"layers.{index}.self_attn", heads, hidden_size=hidden_size)
-            caches.append(attention_cache(heads, layer_type, window))
-        weights += _feed_forward(index, block, sparse=sparse[index], hidden_size=hidden_size)
+            if index < own:
+                caches.append(attention_cache(heads, layer_type, window))
+        shape = doubled if wide and 0 < own <= index else block
+        weights += _feed_forward(index, shape, sparse=sparse[index], hidden_size=hidden_size)
     return weights, caches, _kind_in_words(types, block)
 
 

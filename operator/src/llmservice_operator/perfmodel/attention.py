@@ -27,11 +27,16 @@ def read_heads(config: ConfigReader, *, hidden_size: int) -> Heads:
     query = config.integer("num_attention_heads", "n_head", "n_heads", "num_heads")
     default_kv = 1 if config.boolean("multi_query", default=False) else query
     kv = config.integer(
-        "num_key_value_heads", "num_kv_heads", "n_head_kv", "num_query_groups", default=default_kv
+        "num_key_value_heads",
+        "multi_query_group_num",
+        "num_kv_heads",
+        "n_head_kv",
+        "num_query_groups",
+        default=default_kv,
     )
     if query % kv:
         raise config.error("num_key_value_heads", f"a divisor of the {query} attention heads is expected")
-    size = config.integer("head_dim", "attention_head_dim", default=0, minimum=0)
+    size = config.integer("head_dim", "attention_head_dim", "kv_channels", default=0, minimum=0)
     if not size:
         if hidden_size % query:
             raise config.error("num_attention_heads", f"a divisor of hidden_size {hidden_size} is expected")
@@ -91,9 +96,10 @@ def attention_cache(heads: Heads, layer_type: str, window: int) -> AttentionCach
 def read_windows(config: ConfigReader, num_layers: int) -> tuple[list[str], int]:
     """Each layer's type and the window of the sliding or chunked ones.
 
-    A config says it in one of four ways: `layer_types`; a period (`sliding_window_pattern`, every n-th layer is
-    full); a chunk size with `no_rope_layers`; or `sliding_window` alone, which holds for all layers, or for every
-    other one where logits are soft-capped (the one family that alternates without saying so).
+    A config says it in one of five ways: `layer_types`; a period (`sliding_window_pattern`, every n-th layer is full)
+    or letters (L local, G global, again and again); a chunk size with `no_rope_layers`; or `sliding_window` alone,
+    which holds for all layers, or for every other one where logits are soft-capped (the one family that alternates
+    without saying so).
     """
     window = config.integer("sliding_window", default=0, minimum=0)
     if not config.boolean("use_sliding_window", default=True):
@@ -112,6 +118,11 @@ def read_windows(config: ConfigReader, num_layers: int) -> tuple[list[str], int]
         return [CHUNKED if each else FULL for each in local], chunk
     if not window:
         return [FULL] * num_layers, 0
+    letters = config.values.get("sliding_window_pattern")
+    if isinstance(letters, str) and letters and not set(letters) - {"L", "G"}:
+        return [
+            FULL if letters[index % len(letters)] == "G" else SLIDING for index in range(num_layers)
+        ], window
     period = config.integer("sliding_window_pattern", "_sliding_window_pattern", default=0, minimum=0)
     if not period and config.has("attn_logit_softcapping"):
         period = 2

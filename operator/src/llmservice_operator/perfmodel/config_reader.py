@@ -8,6 +8,10 @@ LARGEST_DIMENSION = 1 << 31
 """No shape of a real model reaches this; more is a broken config."""
 
 
+LONGEST_LIST = 4096
+"""Entries of a list with one figure for each layer."""
+
+
 class ConfigError(ValueError):
     """A config.json that can't be read, or has a shape this model doesn't know."""
 
@@ -38,6 +42,12 @@ class ConfigReader:
         """The first of the keys that is there, as a whole number of at least `minimum`."""
         for key in keys:
             value = self.values.get(key)
+            if (
+                isinstance(value, list)
+                and 0 < len(value) <= LONGEST_LIST
+                and value.count(value[0]) == len(value)
+            ):
+                value = value[0]  # the same for each layer
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int):

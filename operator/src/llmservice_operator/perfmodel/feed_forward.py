@@ -1,5 +1,6 @@
 """Feed-forward layers: gated or plain, dense or a mixture of experts with shared ones."""
 
+import re
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.config_reader import ConfigReader
@@ -31,24 +32,35 @@ class FeedForward:
 def read_gated(config: ConfigReader) -> bool:
     """Whether the feed-forward is gated: all RMS-norm models with silu or gelu are, LayerNorm's are not."""
     activation = config.text(
-        "mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function", default="silu"
+        "mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function", "activation"
     )
     if activation in _UNGATED_ACTIVATIONS:
         return False
-    layer_norm = config.has("layer_norm_epsilon", "norm_epsilon", "layer_norm_eps") and not config.has(
-        "rms_norm_eps"
-    )
-    return activation in {"silu", "swish", "swiglu"} or not layer_norm
+    return activation in {"silu", "swish", "swiglu"} or normalises_by_root(config)
+
+
+def normalises_by_root(config: ConfigReader) -> bool:
+    """Whether norms are RMS norms: LayerNorm's families name its epsilon differently, or (the oldest) not at all."""
+    if config.has("rms_norm_eps", "norm_eps", "rmsnorm"):
+        return True
+    older = ("layer_norm_epsilon", "norm_epsilon", "layer_norm_eps", "d_model", "do_layer_norm_before")
+    return not config.has(*older)
 
 
 def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
     """The sizes of dense, routed and shared feed-forwards."""
-    experts = config.integer("num_experts", "n_routed_experts", "num_local_experts", default=0, minimum=0)
+    experts = config.integer(*_EXPERTS, default=0, minimum=0)
     dense_size = config.integer(
-        "intermediate_size", "n_inner", "ffn_dim", default=0 if experts else 4 * hidden_size, minimum=0
+        "intermediate_size",
+        "n_inner",
+        "ffn_dim",
+        "ffn_hidden_size",
+        default=0 if experts else 4 * hidden_size,
+        minimum=0,
     )
     gated = read_gated(config)
     if experts <= 1:
+        _refuse_unread_experts(config)
         return FeedForward(
             gated=gated,
             dense_size=dense_size,
@@ -64,7 +76,12 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
         expert_size = config.integer("moe_intermediate_size", "expert_intermediate_size", default=dense_size)
         shared_size = _shared_size(config, expert_size)
     per_token = config.integer(
-        "num_experts_per_tok", "experts_per_token", "top_k_experts", "num_experts_per_token", "moe_topk"
+        "num_experts_per_tok",
+        "experts_per_token",
+        "top_k_experts",
+        "num_experts_per_token",
+        "moe_topk",
+        "moe_k",
     )
     if per_token > experts:
         raise config.error("num_experts_per_tok", f"at most the {experts} experts is expected")
@@ -80,6 +97,26 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
     )
 
 
+_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+_SOMETHING_OF_EXPERTS = re.compile(r"(?:^|_)(?:moe|experts?)(?:_|$)")
+_NOT_SHAPES = re.compile(
+    r"loss|router|routing|norm_topk|scal|group|dropout|method|layer|_per_tok|top_?k|shared|freq|gate"
+)
+
+
+def _refuse_unread_experts(config: ConfigReader) -> None:
+    """A field that counts experts by a name that isn't known: dense shapes would be nonsense."""
+    for key, value in config.values.items():
+        known = key in _EXPERTS or _NOT_SHAPES.search(key) or not _SOMETHING_OF_EXPERTS.search(key)
+        if (
+            not known
+            and isinstance(value, int | list)
+            and not isinstance(value, bool)
+            and value not in (0, 1, [])
+        ):
+            raise config.error(key, "experts counted by this name are not known to the sizing model")
+
+
 def _shared_size(config: ConfigReader, expert_size: int) -> int:
     """Shared experts of a layer together; four ways to say it."""
     given = config.integer(
@@ -91,22 +128,32 @@ def _shared_size(config: ConfigReader, expert_size: int) -> int:
     )
     if given:
         return given
-    return config.integer("n_shared_experts", "num_shared_experts", default=0, minimum=0) * expert_size
+    shared = config.integer(
+        "n_shared_experts",
+        "num_shared_experts",
+        "moe_num_shared_experts",
+        "num_shared_expert",
+        default=0,
+        minimum=0,
+    )
+    return shared * expert_size
+
+
+_COUNTED_FROM_ONE = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
 
 
 def sparse_layers(config: ConfigReader, num_layers: int) -> list[bool]:
     """Which layers have experts, where a config has experts at all."""
-    dense = {int(each) for each in config.sequence("mlp_only_layers") if isinstance(each, int)}
-    first_dense = config.integer("first_k_dense_replace", default=0, minimum=0)
-    step = config.integer("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", default=1)
     if isinstance(config.values.get("moe_layer_freq"), list):
         flags = config.sequence("moe_layer_freq")
         return [bool(flags[index]) if index < len(flags) else True for index in range(num_layers)]
-    by_step = config.has("decoder_sparse_step", "interleave_moe_layer_step")
+    dense = {int(each) for each in config.sequence("mlp_only_layers") if isinstance(each, int)}
+    first = config.integer("first_k_dense_replace", "moe_layer_start_index", default=0, minimum=0)
+    last = config.integer("moe_layer_end_index", default=num_layers - 1, minimum=0)
+    step = config.integer(*_COUNTED_FROM_ONE, "moe_layer_freq", default=1)
+    offset = 1 if config.has(*_COUNTED_FROM_ONE) else 0
     return [
-        index not in dense
-        and index >= first_dense
-        and ((index + 1) % step == 0 if by_step else index % step == 0)
+        index not in dense and first <= index <= last and (index + offset) % step == 0
         for index in range(num_layers)
     ]
 
