@@ -100,3 +100,16 @@ def test_leave_to_quantise_is_not_used_where_it_is_not_needed() -> None:
     plan = planned(LLAMA_8B, on("nvidia-h200", engine={"kvCacheDtype": "fp8-if-needed"}))
 
     assert plan.knobs.kv_cache_dtype == "auto"
+
+
+def test_what_fp8_would_hold_is_told_where_the_cache_is_short() -> None:
+    """Half the bytes hold twice the blocks of a dense model."""
+    plan = planned(LLAMA_8B, {"accelerator": ONE_L4})
+
+    assert any("fp8 would hold 2.00 times the requests" in each for each in plan.reasons)
+
+
+def test_fp8_is_not_spoken_of_where_the_card_cannot_run_it() -> None:
+    plan = planned(SMOLLM2, on("nvidia-t4", engine=HALF, workload={"concurrency": {"min": 200}}))
+
+    assert not any("fp8" in each for each in plan.reasons)

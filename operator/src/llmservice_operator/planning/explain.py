@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from llmservice_operator.perfmodel.memory import GIB
+from llmservice_operator.planning.slices import profile_of_resource
 from llmservice_operator.planning.types import Plan, Refusal
 from llmservice_operator.planning.words import seconds
 
@@ -24,7 +25,9 @@ def explain_refusal(name: str, refusal: Refusal) -> str:
 
 def _lines(name: str, plan: Plan) -> Iterator[str]:
     knobs = plan.knobs
-    where = f"{plan.accelerators_per_replica} x {plan.accelerator.name}" if plan.resource_name else "the CPU"
+    profile = profile_of_resource(plan.resource_name)
+    card = f"{plan.accelerator.name} ({profile})" if profile else plan.accelerator.name
+    where = f"{plan.accelerators_per_replica} x {card}" if plan.resource_name else "the CPU"
     version = f"vLLM {plan.engine_version}" if plan.engine_version else "vLLM of unknown version"
     yield f"{name}: a replica on {where}, {version}"
     yield ""

@@ -1,13 +1,16 @@
 """Why a plan is what it is: one line for each choice, with the alternative that was passed over."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from llmservice_operator.perfmodel.kv_cache import CacheLayout, cache_layout
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.fit import Fit, Misfit
+from llmservice_operator.planning.formats import cannot_compute
 from llmservice_operator.planning.learnt import told
 from llmservice_operator.planning.objectives import Choice
+from llmservice_operator.planning.prediction import KV_CAPACITY
 from llmservice_operator.planning.types import PlannedSpeed
 from llmservice_operator.planning.words import gib, seconds, tokens
 
@@ -55,8 +58,7 @@ def reasons(case: Case, choice: Choice, passed: Sequence[Passed]) -> Iterator[st
         f"max_num_seqs {found.batch.max_num_seqs}, max_num_batched_tokens {found.batch.max_num_batched_tokens}: "
         f"the KV cache holds {found.concurrency:.2f} requests of {tokens(found.context)}"
     )
-    if case.kv_cache_dtype != case.kv_cache_flag:
-        yield f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto"
+    yield from _cache_format(case, choice)
     yield speed_in_words(choice.speed)
 
 
@@ -68,6 +70,33 @@ def _accelerator(case: Case, found: Fit, passed: Sequence[Passed]) -> Iterator[s
     worth = [each for each in passed if each.candidate.cost < taken.cost or not each.candidate.seen]
     for each in worth[:MOST_PASSED]:
         yield f"not {each.candidate}: {each.why}"
+
+
+def _cache_format(case: Case, choice: Choice) -> Iterator[str]:
+    """Whose word the format is; and what FP8 would hold, where the cache is what there is too little of."""
+    found = choice.fit
+    if case.kv_cache_dtype != case.kv_cache_flag:
+        yield f"kv_cache_dtype: the checkpoint asks for {case.kv_cache_dtype}, which the engine takes for auto"
+        return
+    scarce = found.context < case.wish.context or choice.speed.bottleneck == KV_CAPACITY
+    if case.kv_cache_flag != "auto" or not scarce:
+        return
+    narrow = case.with_engine(kv_cache_dtype="fp8")
+    if cannot_compute(narrow, found.candidate.row) is None:
+        more = (
+            _layout(narrow, found).max_concurrency(found.account.available, found.context) / found.concurrency
+        )
+        if more > 1:
+            yield (
+                f"kv_cache_dtype: auto; fp8 would hold {more:.2f} times the requests, and isn't taken unasked "
+                "(spec.engine.kvCacheDtype)"
+            )
+
+
+def _layout(case: Case, found: Fit) -> CacheLayout:
+    """The same blocks in another format of the cache."""
+    settings = replace(found.layout.settings, kv_cache_dtype=case.kv_cache_dtype)
+    return cache_layout(case.model, settings)
 
 
 def _length(case: Case, found: Fit) -> str:
