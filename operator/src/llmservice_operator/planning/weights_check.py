@@ -1,7 +1,7 @@
 """The weights twice: as config.json tells their shapes, and as the checkpoint has them. Pure.
 
 The shapes decide what an engine allocates, so the account is theirs. Where the checkpoint has clearly more, one of the
-two is wrong, and a plan takes the larger: one that is too careful can be corrected, one that is too bold does not start.
+two is wrong, and a plan takes the larger: a careful one can be corrected, one that is too bold does not start.
 """
 
 from dataclasses import dataclass, replace
