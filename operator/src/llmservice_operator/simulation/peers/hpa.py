@@ -60,6 +60,8 @@ class Actuator:
     def _stabilise(self, asked: int, current: int, now: float) -> int:
         """Up to the least that was asked for within the up window, down to the most within the down window."""
         behavior = self.behavior
+        if not self._asked:
+            self._asked.append((now, current))  # what there is counts as the first recommendation
         least = min([asked, *(n for at, n in self._asked if at > now - behavior.up_window_seconds)])
         most = max([asked, *(n for at, n in self._asked if at > now - behavior.down_window_seconds)])
         kept = max(behavior.up_window_seconds, behavior.down_window_seconds)

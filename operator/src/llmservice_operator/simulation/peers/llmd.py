@@ -87,14 +87,17 @@ class TokenAware:
     actuator: Actuator = field(default_factory=lambda: Actuator(Behavior()))
 
     def step(self, seen: Observation) -> int:
-        """Desired replicas: of two triggers the larger rules."""
+        """Desired replicas."""
+        return self.actuator.settle(self.demand(seen), seen)
+
+    def demand(self, seen: Observation) -> int:
+        """Before the HPA's behavior: of two triggers the larger rules."""
         tokens, kv = seen.total("pending_prompt_tokens"), seen.total("kv_usage")
         per_replica = self.prefill_tokens_per_second * self.budget_seconds
-        asked = max(
+        return max(
             from_sum(tokens if math.isfinite(tokens) else 0.0, per_replica, seen.provisioned),
             from_sum(kv if math.isfinite(kv) else 0.0, self.kv_target, seen.provisioned),
         )
-        return self.actuator.settle(asked, seen)
 
 
 def guarded(demand: int, provisioned: int, ready: int) -> int:

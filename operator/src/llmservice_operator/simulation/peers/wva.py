@@ -1,0 +1,105 @@
+"""llm-d's Workload Variant Autoscaler, both analysers, with one variant.
+
+Follows llm-d-workload-variant-autoscaler internal/saturation/analyzer.go (V1) and its V2 token analyser, v0.5.1.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from llmservice_operator.simulation.observation import Observation, PodPage
+
+PERIOD_SECONDS = 15.0
+KV_THRESHOLD, QUEUE_THRESHOLD = 0.80, 5.0
+KV_SPARE, QUEUE_SPARE = 0.1, 3.0
+UP_SHARE, DOWN_SHARE = 0.85, 0.70
+
+
+def v1_change(pages: Sequence[PodPage]) -> int:
+    """+1, 0 or -1: by what the replicas that aren't saturated have to spare, on average."""
+    free = [page for page in pages if page.kv_usage < KV_THRESHOLD and page.waiting < QUEUE_THRESHOLD]
+    count = len(free)
+    spare_kv = math.fsum(KV_THRESHOLD - page.kv_usage for page in free) / count if free else 0.0
+    spare_queue = math.fsum(QUEUE_THRESHOLD - page.waiting for page in free) / count if free else 0.0
+    if spare_kv < KV_SPARE or spare_queue < QUEUE_SPARE:
+        return 1
+    if count < 2:
+        return 0
+    # One fewer: each other takes N / (N - 1) of its load.
+    more = count / (count - 1)
+    kv_left = KV_THRESHOLD - (KV_THRESHOLD - spare_kv) * more
+    queue_left = QUEUE_THRESHOLD - (QUEUE_THRESHOLD - spare_queue) * more
+    return -1 if kv_left >= KV_SPARE and queue_left >= QUEUE_SPARE else 0
+
+
+@dataclass(slots=True)
+class WvaV1:
+    """One at a time, and nothing while pods are on their way."""
+
+    name: str = "wva-v1"
+    period_seconds: float = PERIOD_SECONDS
+
+    def step(self, seen: Observation) -> int:
+        """Desired replicas; no metrics, or those of too few pods, is no decision."""
+        pages = [page for page in seen.pages if not math.isnan(page.kv_usage)]
+        if not pages or len(pages) != seen.provisioned:
+            return seen.provisioned
+        return seen.provisioned + v1_change(pages)
+
+
+def v2_replicas(demand: float, capacity: float, *, ready: int, pending: int) -> int:
+    """More by demand / 0.85 - (ready + pending) x capacity, fewer by supply - demand / 0.70; in tokens."""
+    current = ready + pending
+    required = demand / UP_SHARE - current * capacity
+    if required > 0:
+        return current + math.ceil(required / capacity)
+    spare = ready * capacity - demand / DOWN_SHARE
+    return current - max(0, math.floor(spare / capacity))
+
+
+@dataclass(slots=True, kw_only=True)
+class WvaV2:
+    """Tokens in use and queued against tokens that a replica can hold, or computes while its queue is long."""
+
+    pool_tokens: float
+    token_budget: float
+    max_num_seqs: float
+    name: str = "wva-v2"
+    period_seconds: float = PERIOD_SECONDS
+    window_seconds: float = 60.0
+    """Of mean lengths."""
+    _saturated: deque[float] = field(default_factory=lambda: deque(maxlen=10))
+
+    def step(self, seen: Observation) -> int:
+        """Desired replicas; no metrics is no decision."""
+        pages = [page for page in seen.pages if not math.isnan(page.kv_usage)]
+        prompt, answer = self._lengths(seen)
+        if not pages or math.isnan(prompt):
+            return seen.provisioned
+        capacity = self.capacity(pages, prompt, answer)
+        demand = math.fsum(page.kv_usage * self.pool_tokens + page.waiting * prompt for page in pages)
+        pending = max(0, seen.provisioned - len(pages))
+        return v2_replicas(demand, capacity, ready=len(pages), pending=pending)
+
+    def capacity(self, pages: Sequence[PodPage], prompt: float, answer: float) -> float:
+        """Tokens of a replica: the smaller of 0.8 of its cache and what it computes, as seen or as reckoned."""
+        busy = [page.kv_usage * self.pool_tokens for page in pages if page.waiting >= QUEUE_THRESHOLD]
+        if busy:
+            computed = math.fsum(busy) / len(busy)
+            self._saturated.append(computed)
+        elif self._saturated:
+            computed = math.fsum(self._saturated) / len(self._saturated)
+        else:
+            sequences = min(self.token_budget * answer / (prompt + answer), self.max_num_seqs)
+            computed = sequences * (prompt + answer / 2.0)
+        return max(1.0, min(KV_THRESHOLD * self.pool_tokens, computed))
+
+    def _lengths(self, seen: Observation) -> tuple[float, float]:
+        history, now = seen.history, seen.now_seconds
+        arrived = history.rate("arrived", self.window_seconds, now)
+        finished = history.rate("finished", self.window_seconds, now)
+        if not (arrived > 0 and finished > 0):
+            return math.nan, math.nan
+        prompt = history.rate("prompt_tokens", self.window_seconds, now) / arrived
+        return prompt, history.rate("generated_tokens", self.window_seconds, now) / finished
