@@ -21,7 +21,7 @@ from llmservice_operator.perfmodel.attention import (
     read_latent,
     read_windows,
 )
-from llmservice_operator.perfmodel.config_reader import ConfigError, ConfigReader
+from llmservice_operator.perfmodel.config_reader import MAX_LAYERS, ConfigError, ConfigReader
 from llmservice_operator.perfmodel.feed_forward import (
     FeedForward,
     dense_weights,
@@ -49,8 +49,6 @@ from llmservice_operator.perfmodel.state_layers import (
     read_mamba,
 )
 from llmservice_operator.perfmodel.vision import read_vision
-
-MAX_LAYERS = 1024
 
 UNKNOWN_FIELDS = {
     "compress_ratios": "compressed attention is not known to the sizing model",

@@ -8,6 +8,8 @@ LARGEST_DIMENSION = 1 << 31
 """No shape of a real model reaches this; more is a broken config."""
 
 
+MAX_LAYERS = 1024
+"""Of a model or a tower; more is a broken config."""
 LONGEST_LIST = 4096
 """Entries of a list with one figure for each layer."""
 
@@ -17,7 +19,7 @@ class ConfigError(ValueError):
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         self.field = field
-        shown = repr(value)
+        shown = repr(value[:100] if isinstance(value, str | list) else value)
         if len(shown) > 80:
             shown = shown[:77] + "..."
         super().__init__(f"config.json: {field} is {shown}; {expected}")

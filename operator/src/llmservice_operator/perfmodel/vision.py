@@ -5,7 +5,7 @@ tower at TP 2 on 0.12), its projector is whole on each. Towers that it takes fro
 merging, are whole.
 """
 
-from llmservice_operator.perfmodel.config_reader import ConfigReader
+from llmservice_operator.perfmodel.config_reader import MAX_LAYERS, ConfigReader
 from llmservice_operator.perfmodel.feed_forward import dense_weights
 from llmservice_operator.perfmodel.shapes import Shard, VisionTower, Weight
 
@@ -17,6 +17,8 @@ def read_vision(config: ConfigReader, *, hidden_size: int) -> VisionTower | None
         return None
     width = tower.integer("hidden_size", "embed_dim", "width")
     layers = tower.integer("depth", "num_hidden_layers", "num_layers", "layers", default=24)
+    if layers > MAX_LAYERS:
+        raise tower.error("depth", f"at most {MAX_LAYERS} layers is expected")
     inner = tower.integer("intermediate_size", default=int(width * tower.number("mlp_ratio", 4.0)))
     # A tower with a gated feed-forward says so by its activation; the others are plain (two matrices).
     gated = tower.text("hidden_act", "hidden_activation", default="gelu") == "silu" or tower.has(
