@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmservice_operator.cli_documents import config_texts, print_while_read, read_catalogue, read_config
+from llmservice_operator.clients.safetensors_files import FolderWeights, read_weights
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow, find_row, similar_names
 from llmservice_operator.planning.estimate import Arrival, Estimate, EstimateInputs, estimate
@@ -95,8 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _inputs(arguments: argparse.Namespace) -> EstimateInputs:
     texts, source = config_texts(arguments.config)
+    config = read_config(texts, source=source)
+    weights = read_weights(arguments.config, config) if arguments.config.is_dir() else FolderWeights()
     return EstimateInputs(
-        config=read_config(texts, source=source),
+        config=config,
         card=_row(arguments.accelerator, read_catalogue(arguments.catalogue)),
         engine_version=arguments.engine_version,
         flags=tuple(_pair(each) for each in arguments.flags),
@@ -105,6 +108,9 @@ def _inputs(arguments: argparse.Namespace) -> EstimateInputs:
         prefill=tuple(_count("--prefill", each, each, LONGEST_PROMPT) for each in arguments.prefill),
         decode=tuple(_decode(each) for each in arguments.decode),
         arrival=_arrival(arguments.arrival) if arguments.arrival else None,
+        checkpoint=weights.checkpoint,
+        checkpoint_bytes=weights.weights_bytes,
+        checkpoint_problem=weights.problem,
     )
 
 

@@ -108,6 +108,44 @@ def test_rows_of_a_users_catalogue(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "acme-x1" in capsys.readouterr().out
 
 
+def checkpoint(folder: Path, size_bytes: int) -> None:
+    """A folder with Llama-3.1-8B's config and one sparse safetensors file."""
+    (folder / "config.json").write_text((Path(LLAMA_8B) / "config.json").read_text())
+    header = {"model.w": {"dtype": "BF16", "shape": [size_bytes // 2], "data_offsets": [0, size_bytes]}}
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + size_bytes)
+
+
+def in_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    ends("--config", str(folder), *GIVEN[2:], "-o", "json")
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_checkpoint_that_agrees_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint(tmp_path, 16_060_522_496)  # metadata.total_size of its public index
+
+    document = in_folder(tmp_path, capsys)
+    assert "the checkpoint's 1 tensors have 14.96 GiB" in document["explain"]["memory"]["weights_bytes"]
+    assert document["warnings"] == []
+
+
+def test_a_checkpoint_that_has_more_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint(tmp_path, 2 * 16_060_522_496)
+
+    document = in_folder(tmp_path, capsys)
+    assert document["memory"]["weights_bytes"] > 2 * 16_000_000_000
+    assert "its config.json tells of" in document["warnings"][0]
+
+
+def test_a_file_that_is_no_checkpoint_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint(tmp_path, 1024)
+    (tmp_path / "model.safetensors").write_bytes(b"<html>")
+
+    assert "the checkpoint: " in in_folder(tmp_path, capsys)["warnings"][0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -8,6 +8,7 @@ prints. The plan (`planning.plan`) chooses settings instead, and keeps a margin.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from llmservice_operator.engines.flags import Given, read_flags
@@ -30,6 +31,7 @@ from llmservice_operator.planning.estimate_types import (
     Outcome,
     Speed,
 )
+from llmservice_operator.planning.weights_check import WeightsCheck
 
 __all__ = ["Arrival", "Estimate", "EstimateInputs", "KvCache", "Memory", "estimate"]
 
@@ -92,7 +94,23 @@ def _resolve(
         model=model,
         quantization=quantization,
     )
-    return model, resolver.resolve()
+    settings = resolver.resolve()
+    check = _weights_check(inputs, model, settings)
+    notes = (*check.warnings(larger_counts=True), *settings.notes)
+    return model, replace(settings, weights_share=check.larger_share, weights_told=check.told(), notes=notes)
+
+
+def _weights_check(inputs: EstimateInputs, model: Architecture, settings: Settings) -> WeightsCheck:
+    return WeightsCheck(
+        model=model,
+        quantization=settings.quantization,
+        dtype=settings.dtype,
+        vision=settings.multimodal,
+        mtp=settings.speculative_method.endswith("mtp"),
+        checkpoint=inputs.checkpoint,
+        total_bytes=inputs.checkpoint_bytes,
+        problem=inputs.checkpoint_problem,
+    )
 
 
 def _overridden(config: Mapping[str, Any], flags: Mapping[str, Any]) -> Mapping[str, Any]:

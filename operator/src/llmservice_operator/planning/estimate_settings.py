@@ -83,6 +83,9 @@ class Settings:
     graphs_charged: bool | None = None
     """VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS; None: the version's rule."""
     v2: bool = False
+    weights_share: float = 1.0
+    """By what the shapes' bytes are multiplied, since the checkpoint has clearly more."""
+    weights_told: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Setting → where its value is from."""
     notes: tuple[str, ...] = ()

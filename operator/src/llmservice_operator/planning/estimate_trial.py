@@ -189,4 +189,4 @@ def _weights(model: Architecture, settings: Settings) -> int:
         capability=settings.card.capability,
         engine_version=settings.version,
     )
-    return max(0, size - settings.cpu_offload_bytes)
+    return max(0, int(size * settings.weights_share) - settings.cpu_offload_bytes)

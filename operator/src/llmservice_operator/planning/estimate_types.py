@@ -6,6 +6,7 @@ from typing import Any
 
 from llmservice_operator.engines.defaults import EntryPoint
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,12 @@ class EstimateInputs:
     decode: tuple[tuple[int, int], ...] = ()
     """(batch, mean context) of decode steps to time."""
     arrival: Arrival | None = None
+    checkpoint: Checkpoint | None = None
+    """What the headers of the weights' files tell, where those are at hand."""
+    checkpoint_bytes: int | None = None
+    """Of the whole checkpoint, where only its index tells."""
+    checkpoint_problem: str = ""
+    """Why they tell nothing, where there are files."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,7 @@ def _weights(trial: Trial) -> str:
     if settings.ranks > 1:
         text += f", one of {settings.ranks} ranks"
         text += ", the one with the fewest blocks" if settings.pipeline_parallel_size > 1 else ""
+    text += settings.weights_told
     if settings.cpu_offload_bytes:
         text += f", less {gib(settings.cpu_offload_bytes)} in host memory"
     if trial.account.extras:
