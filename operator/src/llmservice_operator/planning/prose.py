@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from llmservice_operator.perfmodel.memory import GIB
 from llmservice_operator.planning.bar import Segment, bar, legend
 from llmservice_operator.planning.types import MemoryTerm, Plan, Refusal
-from llmservice_operator.planning.words import gib, tokens
+from llmservice_operator.planning.words import gib, seconds, tokens
 
 _TERMS = {
     "process": ("P", "the engine's processes", "the engine's own processes take {size}"),
@@ -30,6 +30,7 @@ def tell(name: str, plan: Plan, *, width: int) -> str:
         _memory(plan),
         *_bar(plan, width),
         _cache(plan),
+        *_expected(plan),
         _host(plan),
     ]
     lines = [line for each in paragraphs for line in (*_wrapped(each, width), "")]
@@ -78,8 +79,10 @@ def _memory(plan: Plan) -> str:
     share = plan.knobs.gpu_memory_utilization
     asked = f" (gpu_memory_utilization {share:g})" if share is not None else ""
     whose = "the card's" if plan.accelerators_per_replica == 1 else "each card's"
+    left = gib(plan.total_bytes - plan.requested_bytes)
     return (
-        f"Of {whose} {gib(plan.total_bytes)} the engine asks for {gib(plan.requested_bytes)}{asked}: {told}."
+        f"Of {whose} {gib(plan.total_bytes)} the engine asks for {gib(plan.requested_bytes)}{asked}: {told}. The other "
+        f"{left} stay outside of its budget, for the driver's context and what grows while it serves."
     )
 
 
@@ -101,6 +104,32 @@ def _cache(plan: Plan) -> str:
         f"The KV cache holds {tokens(plan.kv_cache_tokens)}{stored}: {plan.max_concurrency:,.2f} requests of the whole "
         f"context of {knobs.max_model_len:,} at once, or more that are shorter. At most {knobs.max_num_seqs:,} run "
         f"together, and one step takes up to {tokens(knobs.max_num_batched_tokens)} of them."
+    )
+
+
+_BOUNDS = {
+    "Compute": "its arithmetic",
+    "MemoryBandwidth": "the bandwidth of its memory",
+    "KVCapacity": "the room in its KV cache",
+    "Host": "the host, which prepares each step",
+}
+"""What bounds a full replica, in words."""
+
+
+def _expected(plan: Plan) -> Iterator[str]:
+    """What is predicted of speed, where the plan says it."""
+    speed = plan.speed
+    if speed is None:
+        return
+    assumed = ", lengths that are assumed since the workload says none" if speed.assumed else ""
+    full = f"{speed.batch:,} requests" if speed.batch > 1 else "one request"
+    yield (
+        f"Expected for prompts of {tokens(speed.input_tokens)} and answers of {speed.output_tokens:,}{assumed}, while "
+        f"{full} run: the first token after {seconds(speed.ttft_seconds)} (95 of 100 within "
+        f"{seconds(speed.ttft_p95_seconds)}), each further one after {seconds(speed.tpot_seconds)} "
+        f"({seconds(speed.tpot_p95_seconds)}), {speed.tokens_per_second:,.0f} tokens a second in all. Above "
+        f"{speed.requests_per_second:,.3g} requests a second a queue grows. What bounds a full replica is "
+        f"{_BOUNDS.get(speed.bottleneck, speed.bottleneck)}."
     )
 
 
