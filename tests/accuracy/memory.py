@@ -22,6 +22,9 @@ from llmservice_operator.perfmodel.accelerators import (
     find_row,
     load_catalogue,
 )
+from llmservice_operator.perfmodel.architecture import read_architecture
+from llmservice_operator.perfmodel.memory import Batch
+from llmservice_operator.perfmodel.memory_graphs import split_bytes
 from llmservice_operator.planning.estimate import EstimateInputs, estimate
 from llmservice_operator.planning.estimate_types import Estimate
 
@@ -111,15 +114,21 @@ class Comparison:
             graph_estimate_gib=memory.get("cudagraph_estimate_gib")
             if self.found.memory.cuda_graph_charged_bytes
             else None,
-            layers=self.layers,
+            splits_gib=self.splits_gib,
             max_num_seqs=int(self.found.settings["max_num_seqs"]),
             max_num_batched_tokens=int(self.found.settings["max_num_batched_tokens"]),
         )
 
     @property
-    def layers(self) -> int:
-        config = config_of(self.record)
-        return int(config.get("text_config", config)["num_hidden_layers"])
+    def splits_gib(self) -> float:
+        settings = self.found.settings
+        batch = Batch(
+            max_num_seqs=int(settings["max_num_seqs"]),
+            max_num_batched_tokens=int(settings["max_num_batched_tokens"]),
+            tensor_parallel_size=self.record["tp"],
+            dtype="bfloat16",
+        )
+        return split_bytes(read_architecture(config_of(self.record)), batch) / GIB
 
 
 @cache

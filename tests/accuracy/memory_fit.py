@@ -4,7 +4,8 @@
 
 - Non-torch memory by runner at one rank, and by version among ranks: the mean (perfmodel.memory.non_torch_bytes,
   engines.versions.memory_rules).
-- Runner V1's graph estimate: first graph and a full graph's share a layer, least squares (perfmodel.memory_graphs).
+- Runner V1's graph estimate beside FlashAttention's splits: the first graph, a further full one, and what ranks add,
+  least squares (perfmodel.memory_graphs).
 
 Everything else is counted from tensors, or is a figure of the device.
 """
@@ -28,7 +29,8 @@ class Sample:
     non_torch_gib: float | None
     graph_estimate_gib: float | None
     """None where none is charged."""
-    layers: int
+    splits_gib: float
+    """What FlashAttention gathers its splits in."""
     max_num_seqs: int
     max_num_batched_tokens: int
 
@@ -58,25 +60,32 @@ def fit_non_torch(samples: Sequence[Sample], like: Sample) -> float:
     return sum(each.non_torch_gib or 0.0 for each in same) / len(same)
 
 
-def fit_graph_estimate(samples: Sequence[Sample]) -> tuple[float, float]:
-    """MiB of the first graph, and of a full graph for each layer (least squares over the charged estimates)."""
-    points = []
-    for each in samples:
-        if each.graph_estimate_gib is not None:
-            piecewise, full = each.counts()
-            points.append(((full - 1) * each.layers, each.graph_estimate_gib * MIB_A_GIB - (piecewise - 1)))
-    count = len(points)
-    mean_x, mean_y = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
+def fit_graph_estimate(samples: Sequence[Sample]) -> tuple[float, float, float]:
+    """MiB of the first graph, of a further full graph, and of ranks (the charged estimates, beside the splits).
+
+    Least squares over the starts at one rank; ranks are what is left at several, nothing where no start says.
+    """
+    charged = [each for each in samples if each.graph_estimate_gib is not None]
+    points = [(each.counts()[1] - 1, _rest_mib(each)) for each in charged if each.ranks == 1]
+    mean_x, mean_y = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
     spread = sum((x - mean_x) ** 2 for x, _ in points)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.2
-    return mean_y - slope * mean_x, slope
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 1.0
+    first = mean_y - slope * mean_x
+    over = [_rest_mib(each) - first - slope * (each.counts()[1] - 1) for each in charged if each.ranks > 1]
+    return first, slope, sum(over) / len(over) if over else 0.0
 
 
-def predicted_estimate_gib(sample: Sample, constants: tuple[float, float]) -> float:
+def _rest_mib(sample: Sample) -> float:
+    """The estimate beside the splits and the further piecewise graphs."""
+    return ((sample.graph_estimate_gib or 0.0) - sample.splits_gib) * MIB_A_GIB - (sample.counts()[0] - 1)
+
+
+def predicted_estimate_gib(sample: Sample, constants: tuple[float, float, float]) -> float:
     """The graph estimate of a start by these constants."""
-    first, slope = constants
+    first, slope, ranks = constants
     piecewise, full = sample.counts()
-    return (first + (piecewise - 1) + slope * (full - 1) * sample.layers) / MIB_A_GIB
+    counted = first + (piecewise - 1) + slope * (full - 1) + (ranks if sample.ranks > 1 else 0.0)
+    return sample.splits_gib + counted / MIB_A_GIB
 
 
 def left_out_shift(sample: Sample, samples: Sequence[Sample]) -> float:
@@ -97,8 +106,8 @@ def main() -> int:
     for group in sorted({each.group for each in samples}):
         like = next(each for each in samples if each.group == group)
         print(f"non-torch {group}: {fit_non_torch(samples, like):.3f} GiB")
-    first, slope = fit_graph_estimate(samples)
-    print(f"graph estimate: first {first:.0f} MiB, {slope:.3f} MiB a layer of each full graph")
+    first, slope, ranks = fit_graph_estimate(samples)
+    print(f"graph estimate: first {first:.0f} MiB, further full {slope:.1f} MiB, ranks {ranks:.0f} MiB")
     return 0
 
 

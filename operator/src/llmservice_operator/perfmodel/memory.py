@@ -122,7 +122,7 @@ def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRu
     workspaces (gpt-oss-20b dies at 0.95 on an 80-GB H100 with 0.19; dense models with larger samplers start).
     """
     context = int((0.51 if batch.tensor_parallel_size == 1 else 1.5) * GIB)
-    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch) * 4 // 5
+    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch, rules) * 4 // 5
     state = _uncharged_state(model, batch, rules)
     return context + graphs + state + WORKSPACE_BYTES + _sampler_outside(model, batch, rules)
 
@@ -139,7 +139,7 @@ def _uncharged_state(model: Architecture, batch: Batch, rules: EngineMemoryRules
 
 def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     """What must fit outside of the budget while it serves."""
-    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch)
+    graphs = 0 if rules.graphs_charged else graph_bytes(model, batch, rules)
     growth = max(growth_bytes(model, batch), _sampler_outside(model, batch, rules))
     state = _uncharged_state(model, batch, rules)
     return context_bytes(batch) + graphs + state + WORKSPACE_BYTES + growth
@@ -203,7 +203,7 @@ def account(
         weights=weights_bytes,
         activation=activation_bytes(model, batch, rules),
         non_torch=non_torch_bytes(batch, rules),
-        graphs=graph_bytes(model, batch),
+        graphs=graph_bytes(model, batch, rules),
         graphs_charged=graph_estimate_bytes(model, batch) if rules.graphs_charged else 0,
         extras=lora_bytes(model, batch) + draft_bytes(model, batch, weights_bytes),
         margin=margin_bytes(total_bytes),

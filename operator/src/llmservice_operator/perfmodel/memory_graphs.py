@@ -1,16 +1,27 @@
-"""CUDA graphs: what they take, and what runner V1 estimates and charges before it captures them."""
+"""CUDA graphs: what they take, and what runner V1 estimates and charges before it captures them.
 
-from llmservice_operator.perfmodel.memory_types import GIB, MIB, Batch
-from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
+A full graph of a decode batch holds what FlashAttention gathers its splits in: 32 splits (`--attention-config
+flash_attn_max_num_splits_for_cuda_graph`) x rows x heads x head size in float32, one for all layers. Runner V2 keeps
+three of them: 0.99 GiB with 512 rows of Llama-3.1-8B, 0.59 with 256, 0.41 with 128, at two ranks 0.72 and 0.51 (0.26,
+H200). The rest is nodes of graphs and kernels' modules; it is fitted (tests/accuracy/memory_fit.py).
+"""
+
+from llmservice_operator.perfmodel.memory_types import MIB, Batch, EngineMemoryRules
+from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache, ceil_div
 
 _LARGEST_CAPTURE = 512
 _FULL_SET = 2 * 51
 """Piecewise and full graphs of an engine whose largest capture and sequences are 512 or more."""
-_FIRST_GRAPH_BYTES = 216 * MIB
-_FULL_GRAPH_BYTES_A_LAYER = int(0.164 * MIB)
-_PIECEWISE_GRAPH_BYTES = MIB
-"""What the estimate is made of. A further piecewise graph counts 1 MiB, the floor in the code; the first graph and a
-full graph's share a layer are fitted to four starts of 0.26 on H200 (tests/accuracy/memory_fit.py)."""
+_SPLITS = 32
+_FLOAT32 = 4
+
+FIRST_GRAPH_MIB, FULL_GRAPH_MIB, RANKS_MIB = 269.0, 1.6, 108.0
+"""Of V1's estimate beside the splits: the first graph, a further full one, and what ranks add. A further piecewise one
+counts 1 MiB, the floor in the code."""
+V2_REST_MIB, V2_RANKS_MIB, V2_COPIES = 235, 105, 3
+V1_REST_MIB, V1_LAYER_MIB, V1_WINDOWED_EXPERTS_LAYER_MIB = 250, 12, 50
+"""Of what the graphs take in the end, beside the splits. V1: by layer, more where full and sliding layers alternate
+among experts (1.55 GiB over 24 layers of gpt-oss-20b, 0.19)."""
 
 
 def capture_counts(batch: Batch) -> tuple[int, int]:
@@ -28,17 +39,36 @@ def capture_counts(batch: Batch) -> tuple[int, int]:
     return len(held), sum(size <= batch.max_num_seqs for size in held)
 
 
-def graph_bytes(model: Architecture, batch: Batch) -> int:
-    """What all graphs take in the end.
+def attention_width(model: Architecture) -> int:
+    """Heads x head size of the widest attention layer; of latent attention heads x latent."""
+    latents = [
+        each.key_size for each in model.caches if isinstance(each, AttentionCache) and each.kind == "latent"
+    ]
+    if latents:
+        return model.num_attention_heads * max(latents)
+    outputs = (
+        each.columns for each in model.weights if each.module.endswith((".self_attn.o_proj", ".mixer.o_proj"))
+    )
+    return max(outputs, default=model.num_attention_heads * model.head_size)
 
-    With all sizes up to 512 captured 0.3 GiB and 24 MiB a layer (starts: 0.4 to 1.9 GiB); 52 MiB a layer where full and
-    sliding layers alternate among experts (1.55 GiB over 24 layers). In proportion to the graphs.
-    """
+
+def split_bytes(model: Architecture, batch: Batch) -> int:
+    """What one gathering of FlashAttention's splits takes in the largest full graph."""
+    rows = min(_LARGEST_CAPTURE, batch.max_num_seqs, batch.max_num_batched_tokens)
+    return _SPLITS * rows * ceil_div(attention_width(model), batch.tensor_parallel_size) * _FLOAT32
+
+
+def graph_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """What all graphs take in the end."""
     if batch.enforce_eager:
         return 0
+    if rules.runner_v2:
+        rest = V2_REST_MIB + (V2_RANKS_MIB if batch.tensor_parallel_size > 1 else 0)
+        return rest * MIB + V2_COPIES * split_bytes(model, batch)
     windows = any(isinstance(cache, AttentionCache) and cache.kind == "sliding" for cache in model.caches)
-    layer = 52 * MIB if windows and model.mixture is not None else 24 * MIB
-    return int((0.3 * GIB + layer * model.num_layers) * max(0.25, sum(capture_counts(batch)) / _FULL_SET))
+    layer = V1_WINDOWED_EXPERTS_LAYER_MIB if windows and model.mixture is not None else V1_LAYER_MIB
+    share = sum(capture_counts(batch)) / _FULL_SET
+    return int((V1_REST_MIB + layer * model.num_layers * share) * MIB) + split_bytes(model, batch)
 
 
 def graph_estimate_bytes(model: Architecture, batch: Batch) -> int:
@@ -50,6 +80,6 @@ def graph_estimate_bytes(model: Architecture, batch: Batch) -> int:
     piecewise, full = capture_counts(batch)
     if not piecewise:
         return 0
-    further = max(0, piecewise - 1) * _PIECEWISE_GRAPH_BYTES
-    further += max(0, full - 1) * _FULL_GRAPH_BYTES_A_LAYER * model.num_layers
-    return _FIRST_GRAPH_BYTES + further
+    counted = FIRST_GRAPH_MIB + (piecewise - 1) + FULL_GRAPH_MIB * max(0, full - 1)
+    counted += RANKS_MIB if batch.tensor_parallel_size > 1 else 0.0
+    return int(counted * MIB) + split_bytes(model, batch)
