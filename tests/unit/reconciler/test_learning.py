@@ -143,6 +143,32 @@ async def test_engine_of_another_version_than_planned_teaches_nothing(world: Wor
     assert starts(world) == []
 
 
+@pytest.mark.parametrize(
+    ("engine", "another"),
+    [
+        ({"args": {"cpu-offload-gb": "4"}}, True),
+        ({"args": {"enforce-eager": "true"}}, True),
+        ({"env": [{"name": "VLLM_ATTENTION_BACKEND", "value": "FLASHINFER"}]}, True),
+        ({"pin": {"maxNumSeqs": 64}}, True),
+        ({"args": {"tool-call-parser": "hermes"}}, False),
+        ({"version": "v0.26.0"}, False),
+    ],
+)
+async def test_start_teaches_the_same_situation_only(
+    world: World, engine: dict[str, Any], *, another: bool
+) -> None:
+    await served(world)
+    become_ready(world)
+    await world.settle()
+    await forget_service(world)
+
+    await served(world, engine={"version": "0.26.0", **engine})
+    become_ready(world, pod="chat-2")
+    await world.settle()
+
+    assert len(world.calibration.calibration.entries) == (2 if another else 1)
+
+
 async def test_smaller_card_than_the_catalogue_says_is_planned_for(world: World) -> None:
     await served(world)
     total = world.status["plan"]["totalBytes"]

@@ -125,11 +125,13 @@ def calibration_key(
     quantization: Quantization,
     kv_cache_dtype: str,
     batch: Batch,
+    flags: Mapping[str, str] | None = None,
 ) -> str:
     """16 hex for (engine version, accelerator, model shape, parallelism, batch knobs).
 
-    `accelerator` is the row with the resource that is asked for, which tells a slice from the whole card. Utilisation
-    and context are not in it: no term depends on them. Empty where the version isn't known: rules differ by it.
+    `accelerator` is the row with the resource that is asked for, which tells a slice from the whole card; `flags` are
+    further ones of the engine's that memory depends on. Utilisation and context are not in it: no term depends on them.
+    Empty where the version isn't known: rules differ by it.
     """
     if not engine_version:
         return ""
@@ -141,6 +143,7 @@ def calibration_key(
         "quantization": [quantization.method, fmt.name if fmt is not None else ""],
         "kv": kv_cache_dtype,
         "batch": asdict(batch),
+        "flags": dict(flags or {}),
     }
     text = json.dumps(situation, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_LENGTH]

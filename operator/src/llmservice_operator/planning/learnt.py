@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from llmservice_operator.engines.flags import MEMORY_FLAGS
+from llmservice_operator.engines.versions import parse_version
+from llmservice_operator.engines.vllm import canonical_args
 from llmservice_operator.perfmodel.calibration import Correction, calibration_key
 from llmservice_operator.perfmodel.memory import Account, Batch, EngineMemoryRules, account
 from llmservice_operator.planning.candidates import Candidate
@@ -28,13 +31,15 @@ def learnt(
     case: Case, candidate: Candidate, batch: Batch, rules: EngineMemoryRules, weights_bytes: int
 ) -> Learnt:
     """What the calibration says of these knobs on this candidate, against this release's account of them."""
+    version = parse_version(case.inputs.engine_version)
     key = calibration_key(
-        engine_version=case.inputs.engine_version,
+        engine_version="" if version is None else ".".join(str(part) for part in version),
         accelerator=f"{candidate.row.name} {candidate.resource_name}",
         model=case.model,
         quantization=case.quantization,
         kv_cache_dtype=case.kv_cache_dtype,
         batch=batch,
+        flags=_flags(case),
     )
     if not key or case.inputs.calibration.entry(key) is None:
         return Learnt(key=key)
@@ -48,6 +53,18 @@ def learnt(
         rules=rules,
     )
     return Learnt(key=key, correction=case.inputs.calibration.correction(key, plain))
+
+
+def _flags(case: Case) -> dict[str, str]:
+    """What the user says beside the spec's own fields, as far as memory may depend on it."""
+    engine = case.spec.engine
+    args = canonical_args(engine.args)
+    flags = {
+        name: value
+        for name, value in args.items()
+        if name.partition(".")[0].replace("-", "_").removeprefix("no_") in MEMORY_FLAGS
+    }
+    return flags | {each.name: each.value or "" for each in engine.env if each.name.startswith("VLLM_")}
 
 
 def told(correction: Correction, account_: Account) -> str:
