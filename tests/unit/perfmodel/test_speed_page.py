@@ -21,7 +21,7 @@ PAGE = " ".join((Path(__file__).resolve().parents[3] / "operator" / "docs" / "sp
         f"(FLOP/s x {HOPPER.attention_flops_share})",
         f"{HOPPER.kernel_seconds * 1e6:.2f} us for each kernel",
         f"{HOPPER.sequence_seconds * 1e6:.2f} us for each sampled sequence",
-        f"{HOPPER.all_reduce_seconds * 1e6:.1f} us x (1 + log2 n) / 2",
+        f"{HOPPER.all_reduce_seconds * 1e6:.1f} us x (1 + 0.3 log2(n / 2))",
         f"over {HOPPER.interconnect_share} of the interconnect",
     ],
 )

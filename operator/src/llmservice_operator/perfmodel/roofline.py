@@ -21,6 +21,8 @@ FLOPS_PER_ELEMENT = 2.0
 """A multiply and an add for each weight and token."""
 FLOAT32_RATE_SHARE = 1.0 / 16
 """Of the tensor units' 16-bit rate, without them: datasheets of A100 and H100. The CPU row's rate is float32's."""
+RANKS_LATENCY_GROWTH = 0.3
+"""More latency of a sum for each doubling of ranks: 3.7, 4.8, 5.9 us for 2, 4, 8 H100 (sgl-project/sglang#2904)."""
 STATE_FLOPS_PER_ELEMENT = 6.0
 """Of a recurrent state and a token: decay, outer product, and the query's product (Gated DeltaNet, Mamba-2)."""
 
@@ -100,11 +102,14 @@ def product_part(products: Products, tokens: float, rate: Rates) -> Part:
     return overlapped(products.bytes_read / rate.weight_bytes_per_second, compute, rate.softness)
 
 
-def expert_part(work: Work, tokens: float, rate: Rates) -> Part:
-    """Routed experts: those that some token reaches are read, each token is multiplied with its own few."""
+def expert_part(work: Work, tokens: int, padded_tokens: int, rate: Rates) -> Part:
+    """Routed experts: those that some token reaches are read, each row is multiplied with its own few.
+
+    Rows that pad a batch to a graph's size are all alike: they reach no more experts than one token does.
+    """
     if work.mixture is None:
         return Part()
-    read = work.expected_experts(math.ceil(tokens))
+    read = work.expected_experts(min(tokens + 1, padded_tokens))
     share = work.mixture.experts_per_token / work.mixture.experts
     whole = work.experts
     reached = Products(
@@ -112,7 +117,7 @@ def expert_part(work: Work, tokens: float, rate: Rates) -> Part:
         wide_elements=whole.wide_elements * share / EXPERT_FLOPS_SHARE,
         narrow_elements=whole.narrow_elements * share / EXPERT_FLOPS_SHARE,
     )
-    return product_part(reached, tokens, rate)
+    return product_part(reached, padded_tokens, rate)
 
 
 def attention_prefill_part(attention: AttentionWork, tokens: int, cached: int, rate: Rates) -> Part:
@@ -148,6 +153,6 @@ def collective_part(work: Work, tokens: float, ranks: int, constants: SpeedConst
     """Sums over ranks: a latency that grows with their number, and a ring's bytes, 2 (n - 1) / n of each vector."""
     if not work.all_reduces:
         return Part()
-    latency = constants.device.all_reduce_seconds * (1.0 + math.log2(ranks)) / 2.0
+    latency = constants.device.all_reduce_seconds * (1.0 + RANKS_LATENCY_GROWTH * math.log2(ranks / 2))
     sent = 2.0 * (ranks - 1) / ranks * work.all_reduce_bytes_per_token * tokens
     return Part(overhead_seconds=work.all_reduces * (latency + sent / rate.link_bytes_per_second))

@@ -61,9 +61,7 @@ class StepTimer:
         in_graph = self.capture.holds(tokens)
         whole_graph = in_graph and not chunks
         sampled = batch + sum(chunk.last for chunk in chunks)
-        device = self._device(
-            self.capture.padded(tokens), batch=batch, context=context, chunks=chunks, sampled=sampled
-        )
+        device = self._device(tokens, batch=batch, context=context, chunks=chunks, sampled=sampled)
         host = self.constants.host
         prepare = host.step_seconds + host.step_sequence_seconds * (batch + len(chunks))
         launch = prepare
@@ -77,15 +75,16 @@ class StepTimer:
         self, tokens: int, *, batch: int, context: float, chunks: Sequence[Chunk], sampled: int
     ) -> Part:
         rate, work, device = self.rate, self.work, self.constants.device
-        total = product_part(work.dense, tokens, rate) + expert_part(work, tokens, rate)
+        padded = self.capture.padded(tokens)
+        total = product_part(work.dense, padded, rate) + expert_part(work, tokens, padded, rate)
         if sampled:
             total += product_part(work.head, sampled, rate)
-        total += collective_part(work, tokens, self.ranks, self.constants, rate)
+        total += collective_part(work, padded, self.ranks, self.constants, rate)
         for attention in work.attention:
             for chunk in chunks:
                 total += attention_prefill_part(attention, chunk.tokens, chunk.cached, rate)
             if batch:
                 total += attention_decode_part(attention, batch, context, rate, beside_prompts=bool(chunks))
-        total += state_part(work, batch + len(chunks), tokens, rate)
+        total += state_part(work, batch + len(chunks), padded, rate)
         overhead = work.kernels * device.kernel_seconds + sampled * device.sequence_seconds
         return total + Part(overhead_seconds=overhead)
