@@ -204,7 +204,7 @@ def account(
         activation=activation_bytes(model, batch, rules),
         non_torch=non_torch_bytes(batch, rules),
         graphs=graph_bytes(model, batch, rules),
-        graphs_charged=graph_estimate_bytes(model, batch) if rules.graphs_charged else 0,
+        graphs_charged=graph_estimate_bytes(model, batch, rules) if rules.graphs_charged else 0,
         extras=lora_bytes(model, batch) + draft_bytes(model, batch, weights_bytes),
         margin=margin_bytes(total_bytes),
         outside=outside_bytes(model, batch, rules),

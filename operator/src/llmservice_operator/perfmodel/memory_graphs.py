@@ -71,12 +71,15 @@ def graph_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> 
     return int((V1_REST_MIB + layer * model.num_layers * share) * MIB) + split_bytes(model, batch)
 
 
-def graph_estimate_bytes(model: Architecture, batch: Batch) -> int:
-    """What runner V1 takes off the budget for them (v1/worker/gpu_model_runner.py `profile_cudagraph_memory`).
+def graph_estimate_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """What is taken off the budget for them.
 
-    The larger first graph of the two kinds, and for each further graph what the second of its kind took, at least
-    1 MiB.
+    V1 (v1/worker/gpu_model_runner.py `profile_cudagraph_memory`): the larger first graph of the two kinds, and for each
+    further graph what the second of its kind took, at least 1 MiB. V2, from 0.30 on, captures them once for this, so
+    that its estimate is what they take (v1/worker/gpu/cudagraph_utils.py).
     """
+    if rules.runner_v2:
+        return graph_bytes(model, batch, rules)
     piecewise, full = capture_counts(batch)
     if not piecewise:
         return 0
