@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from llmservice_operator.perfmodel.memo import remembered
 from llmservice_operator.perfmodel.memory import GIB, MIB, Account, Batch
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import Architecture
@@ -135,12 +136,10 @@ def calibration_key(
     """
     if not engine_version:
         return ""
-    fmt = quantization.default
     situation = {
         "engine": engine_version,
         "accelerator": accelerator,
-        "model": model_shape(model),
-        "quantization": [quantization.method, fmt.name if fmt is not None else ""],
+        "model": model_shape(model, quantization),
         "kv": kv_cache_dtype,
         "batch": asdict(batch),
         "flags": dict(flags or {}),
@@ -149,10 +148,13 @@ def calibration_key(
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_LENGTH]
 
 
-def model_shape(model: Architecture) -> list[object]:
-    """What tells one model's shapes from another's: no name is in it."""
-    mixture, vision = model.mixture, model.vision
-    return [
+@remembered
+def model_shape(model: Architecture, quantization: Quantization) -> tuple[object, ...]:
+    """What tells one model's shapes and formats from another's: no name is in it."""
+    mixture, vision, fmt = model.mixture, model.vision, quantization.default
+    return (
+        quantization.method,
+        "" if fmt is None else fmt.name,
         parameter_count(model),
         model.hidden_size,
         model.intermediate_size,
@@ -165,7 +167,7 @@ def model_shape(model: Architecture) -> list[object]:
         [] if mixture is None else [mixture.experts, mixture.experts_per_token, mixture.intermediate_size],
         [] if vision is None else [vision.hidden_size, vision.intermediate_size],
         sorted({type(cache).__name__ for cache in model.caches}),
-    ]
+    )
 
 
 def correction(starts: tuple[Start, ...], account: Account) -> Correction | None:

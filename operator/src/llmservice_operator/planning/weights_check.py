@@ -7,6 +7,7 @@ two is wrong, and a plan takes the larger: a careful one can be corrected, one t
 from dataclasses import dataclass, replace
 
 from llmservice_operator.perfmodel.checkpoint import Checkpoint
+from llmservice_operator.perfmodel.memo import remembered
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
@@ -18,6 +19,19 @@ TOTAL_TOLERANCE = 0.05
 """Of a total: prediction layers and vision towers are in it, 1.3 to 3.5 % on models that have them."""
 LARGER_TOTAL = 0.1
 """From here on a total that may hold what isn't loaded is believed against the shapes."""
+
+
+@remembered
+def _stored_bytes(model: Architecture, quantization: Quantization, *, dtype: str, with_vision: bool) -> int:
+    """Bytes of the whole model without tables that the engine makes itself."""
+    stored = tuple(each for each in model.weights if each.in_checkpoint)
+    return rank_weight_bytes(
+        replace(model, weights=stored),
+        quantization,
+        dtype=dtype,
+        tensor_parallel_size=1,
+        with_vision=with_vision,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +67,8 @@ class WeightsCheck:
 
     @property
     def derived_bytes(self) -> int:
-        """The same from the shapes: without tables that the engine makes itself."""
-        stored = tuple(each for each in self.model.weights if each.in_checkpoint)
-        return rank_weight_bytes(
-            replace(self.model, weights=stored),
-            self.quantization,
-            dtype=self.dtype,
-            tensor_parallel_size=1,
-            with_vision=self.vision,
-        )
+        """The same from the shapes."""
+        return _stored_bytes(self.model, self.quantization, dtype=self.dtype, with_vision=self.vision)
 
     @property
     def larger_share(self) -> float:
