@@ -16,8 +16,8 @@ from llmservice_operator.perfmodel.checkpoint import (
     read_header,
 )
 
-FIRST_BYTES = 256 * 1024
-"""Asked of each file at first: the header of nearly every file fits in it."""
+FIRST_BYTES = 100_000
+"""Asked of each file at first, as huggingface_hub does: the header of nearly every dense model's file fits in it."""
 AT_ONCE = 8
 
 FetchFirst = Callable[[str, int], Awaitable[bytes]]

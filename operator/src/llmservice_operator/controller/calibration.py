@@ -27,7 +27,7 @@ READ_SECONDS = 600.0
 """How soon it is noticed that somebody deleted the ConfigMap to forget what was learnt."""
 ATTEMPTS = 3
 """Writes that another writer may get ahead of before the next minute is waited for."""
-FIRST_READ_SECONDS, LAST_WRITE_SECONDS = 5.0, 0.8
+FIRST_READ_SECONDS, LAST_WRITE_SECONDS = 5.0, 0.5
 """How long the start and the end of the operator wait for it."""
 
 
