@@ -384,3 +384,19 @@ def test_unprofiled_images_leave_the_tower_in() -> None:
 
     assert unprofiled.weights_bytes == profiled.weights_bytes
     assert unprofiled.activation_bytes < profiled.activation_bytes
+
+
+# What each runner doesn't support yet (config/vllm.py of 0.26 and 0.33).
+@pytest.mark.parametrize(
+    ("flag", "version", "runner"),
+    [
+        ("speculative_config.method=ngram", "0.26.0", "V1"),
+        ("speculative_config.method=eagle3", "0.26.0", "V2"),
+        ("speculative_config.method=ngram", "0.33.0", "V2"),
+        ("speculative_config.method=suffix", "0.33.0", "V1"),
+        ("enable_prompt_embeds", "0.26.0", "V1"),
+        ("enable_lora", "0.26.0", "V2"),
+    ],
+)
+def test_features_that_change_the_runner(flag: str, version: str, runner: str) -> None:
+    assert estimated(LLAMA_8B, flag, version=version).settings["model_runner"] == runner

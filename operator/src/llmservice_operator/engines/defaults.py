@@ -70,6 +70,29 @@ def batches_in_flight(version: Version, *, asynchronous: bool, pipeline_parallel
     return 2 if asynchronous and pipeline_parallel_size <= 1 else pipeline_parallel_size
 
 
+_V2_DRAFTS = ("eagle", "eagle3", "mtp", "dflash", "dspark")
+_V1_SWITCHES = frozenset(
+    {
+        "enable_dbo",
+        "enable_elastic_ep",
+        "enable_return_routed_experts",
+        "enable_prompt_embeds",
+        "kv_sharing_fast_prefill",
+    }
+)
+
+
+def drops_v2(version: Version, *, speculation: str, switches: frozenset[str]) -> bool:
+    """Whether a feature sends the model back to runner V1 (`_get_v2_model_runner_unsupported_features` of 0.26, 0.33).
+
+    `speculation` is its method, empty for none; `switches` are the flags that are on.
+    """
+    if version >= (0, 30, 0):
+        return speculation in {"suffix", "custom_class"}
+    drafts = speculation in _V2_DRAFTS or speculation.endswith("_mtp")
+    return bool(speculation and not drafts) or bool(switches & _V1_SWITCHES)
+
+
 LARGEST_CAPTURE = 512
 """Of CUDA graphs (`vllm/config/vllm.py`); 1,024 on compute capability 10.x from 0.33 on."""
 

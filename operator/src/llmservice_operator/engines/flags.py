@@ -106,10 +106,11 @@ MEMORY_FLAGS: dict[str, Flag] = {
         *_switches(
             "enforce_eager", "enable_expert_parallel", "enable_prefix_caching", "enable_chunked_prefill",
             "disable_sliding_window", "disable_hybrid_kv_cache_manager", "async_scheduling", "enable_lora",
-            "language_model_only", "skip_mm_profiling",
+            "language_model_only", "skip_mm_profiling", "enable_dbo", "enable_elastic_ep",
+            "enable_return_routed_experts", "enable_prompt_embeds", "kv_sharing_fast_prefill",
         ),
         *_uncounted(
-            "attention_backend", "attention_config", "enable_dbo", "enable_eplb", "enable_prompt_adapter",
+            "attention_backend", "attention_config", "enable_eplb", "enable_prompt_adapter",
             "eplb_config", "fully_sharded_loras", "kv_cache_dtype_skip_layers", "kv_transfer_config", "lora_dtype",
             "mamba_block_size", "mamba_cache_dtype", "mm_encoder_tp_mode", "num_redundant_experts",
             "offload_group_size", "prefill_context_parallel_size", "use_v2_block_manager",

@@ -21,7 +21,8 @@ from llmservice_operator.perfmodel.reading import read_model
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.planning.estimate_cpu import estimate_cpu
 from llmservice_operator.planning.estimate_gpu import estimate_gpu
-from llmservice_operator.planning.estimate_settings import Resolver, Settings
+from llmservice_operator.planning.estimate_resolve import Resolver
+from llmservice_operator.planning.estimate_settings import Settings
 from llmservice_operator.planning.estimate_types import (
     Arrival,
     Estimate,
@@ -106,7 +107,7 @@ def _weights_check(inputs: EstimateInputs, model: Architecture, settings: Settin
         quantization=settings.quantization,
         dtype=settings.dtype,
         vision=settings.multimodal,
-        mtp=settings.speculative_method.endswith("mtp"),
+        mtp=settings.speculation.predicts,
         checkpoint=inputs.checkpoint,
         total_bytes=inputs.checkpoint_bytes,
         problem=inputs.checkpoint_problem,
@@ -188,9 +189,9 @@ def _shown(settings: Settings, outcome: Outcome) -> dict[str, Any]:
         "max_num_seqs": settings.max_num_seqs,
         "max_num_batched_tokens": settings.max_num_batched_tokens,
         "gpu_memory_utilization": settings.utilization,
-        "tensor_parallel_size": settings.tensor_parallel_size,
-        "pipeline_parallel_size": settings.pipeline_parallel_size,
-        "data_parallel_size": settings.data_parallel_size,
+        "tensor_parallel_size": settings.parallel.tensor,
+        "pipeline_parallel_size": settings.parallel.pipeline,
+        "data_parallel_size": settings.parallel.data,
         "dtype": settings.dtype,
         "kv_cache_dtype": settings.kv_cache_dtype,
         "quantization": settings.quantization.method,

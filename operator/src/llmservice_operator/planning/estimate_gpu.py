@@ -88,9 +88,9 @@ def _cannot_run(trial: Trial) -> Problem | None:
 def _does_not_split(trial: Trial) -> Problem | None:
     """Ranks that the model can't be split over, or tokens that they can't share out (config/model.py)."""
     settings = trial.settings
-    tensor, shared = settings.tensor_parallel_size, settings.context_parallel_size
+    tensor, shared = settings.parallel.tensor, settings.parallel.context
     why = why_it_does_not_split(
-        trial.whole, settings.quantization, tensor, expert_parallel=settings.expert_parallel
+        trial.whole, settings.quantization, tensor, expert_parallel=settings.parallel.experts
     )
     if why is not None:
         return Problem(text=f"tensor_parallel_size {tensor}: {why}")
@@ -128,7 +128,7 @@ def _loading_peak(trial: Trial) -> Problem | None:
         trial.model,
         UNQUANTIZED,
         dtype=trial.settings.dtype,
-        tensor_parallel_size=trial.settings.tensor_parallel_size,
+        tensor_parallel_size=trial.settings.parallel.tensor,
     )
     missing = whole - trial.settings.cpu_offload_bytes - trial.account.total + context_bytes(trial.batch)
     if missing <= 0:
@@ -232,7 +232,7 @@ def _warnings(trial: Trial) -> list[str]:
             f"serving may need {gib(needed)} outside of the budget (context, graphs, workspace, growth), and "
             f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} of {gib(held.total)}"
         )
-    if trial.settings.draft_weights:
+    if trial.settings.speculation.has_weights:
         found.append("speculative decoding: the draft's own config isn't read; its memory is an estimate")
     if trial.settings.blocks_override is not None and (
         trial.settings.blocks_override * trial.layout.bytes_per_block > max(0, trial.available)

@@ -43,7 +43,7 @@ def _case(model: Architecture, settings: Settings, outcome: Outcome) -> SpeedCas
         model=model,
         quantization=settings.quantization,
         accelerator=settings.card,
-        tensor_parallel_size=settings.tensor_parallel_size,
+        tensor_parallel_size=settings.parallel.tensor,
         dtype=settings.dtype,
         kv_cache_dtype=settings.kv_cache_dtype,
         max_num_seqs=settings.max_num_seqs,

@@ -56,7 +56,7 @@ class Trial:
 
     def rank_tokens(self, length: int) -> int:
         """Tokens of a request that one rank keeps: context parallelism shares them out."""
-        return ceil_div(length, self.settings.context_parallel_size)
+        return ceil_div(length, self.settings.parallel.context)
 
     def needed_bytes(self, length: int) -> int:
         """Bytes of the pool that one request of this length needs."""
@@ -69,7 +69,7 @@ class Trial:
     def longest_request(self, limit: int) -> int:
         """The longest request, at most `limit`, that the pool serves; 0 if not even one token."""
         longest = self.layout.longest_request(self.pool_bytes, self.rank_tokens(limit))
-        return min(limit, longest * self.settings.context_parallel_size)
+        return min(limit, longest * self.settings.parallel.context)
 
 
 def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | None = None) -> Trial:
@@ -109,11 +109,11 @@ def _stage_trial(
 
 def _stages(model: Architecture, settings: Settings) -> list[Architecture]:
     """The stages of the pipeline; one: the model itself."""
-    count = settings.pipeline_parallel_size
+    count = settings.parallel.pipeline
     if count == 1:
         return [model]
     try:
-        ranges = layer_ranges(model.num_layers, count, settings.layer_partition)
+        ranges = layer_ranges(model.num_layers, count, settings.parallel.layers)
     except ValueError as error:
         raise InvalidInputError(f"--set pipeline_parallel_size={count}: {error}") from error
     return [stage(model, ranges, index) for index in range(count)]
@@ -134,11 +134,15 @@ def _as_cached(model: Architecture, settings: Settings) -> Architecture:
 
 def _with_draft(model: Architecture, settings: Settings) -> Architecture:
     """The model with the caches of layers that draft: one more attention layer for each (spec_decode/eagle)."""
-    if not settings.drafting_layers:
+    if not settings.speculation.drafting_layers:
         return model
     attention = [each for each in model.caches if isinstance(each, AttentionCache)]
     grown = next((each for each in reversed(attention) if each.kind in {"full", "latent"}), None)
-    return replace(model, caches=model.caches + (grown,) * settings.drafting_layers) if grown else model
+    return (
+        replace(model, caches=model.caches + (grown,) * settings.speculation.drafting_layers)
+        if grown
+        else model
+    )
 
 
 def _batch(settings: Settings) -> Batch:
@@ -146,16 +150,16 @@ def _batch(settings: Settings) -> Batch:
     return Batch(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
-        tensor_parallel_size=settings.tensor_parallel_size,
+        tensor_parallel_size=settings.parallel.tensor,
         dtype=settings.dtype,
         fp8_weights=fp8,
         block_scaled=block_scaled,
         expert_format=expert_format,
         enforce_eager=settings.enforce_eager,
         multimodal=settings.multimodal and settings.encoder_profiled,
-        max_lora_rank=settings.max_lora_rank,
-        max_loras=settings.max_loras,
-        speculative=settings.draft_weights,
+        max_lora_rank=settings.lora.rank,
+        max_loras=settings.lora.slots,
+        speculative=settings.speculation.has_weights,
         flashinfer_sampler=settings.flashinfer_sampler,
         max_model_len=settings.max_model_len,
         block_size=settings.block_size,
@@ -168,7 +172,7 @@ def cache_settings(settings: Settings) -> CacheSettings:
     return CacheSettings(
         kv_cache_dtype=settings.kv_cache_dtype,
         model_dtype=settings.dtype,
-        tensor_parallel_size=settings.tensor_parallel_size,
+        tensor_parallel_size=settings.parallel.tensor,
         block_size=settings.block_size,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         prefix_caching=settings.prefix_caching,
@@ -182,10 +186,10 @@ def _weights(model: Architecture, settings: Settings) -> int:
         model,
         settings.quantization,
         dtype=settings.dtype,
-        tensor_parallel_size=settings.tensor_parallel_size,
+        tensor_parallel_size=settings.parallel.tensor,
         with_vision=settings.multimodal,
-        data_parallel_size=settings.data_parallel_size,
-        expert_parallel=settings.expert_parallel,
+        data_parallel_size=settings.parallel.data,
+        expert_parallel=settings.parallel.experts,
         capability=settings.card.capability,
         engine_version=settings.version,
     )

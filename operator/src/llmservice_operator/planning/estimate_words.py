@@ -21,7 +21,7 @@ def _memory(trial: Trial) -> dict[str, str]:
     held, settings, batch = trial.account, trial.settings, trial.batch
     row = settings.card
     outside = "context, graphs that aren't charged, workspaces and growth while serving"
-    graphs = f"up to {settings.largest_capture} tokens over {trial.model.num_layers} layers"
+    graphs = f"up to {settings.captures.largest} tokens over {trial.model.num_layers} layers"
     charged = (
         "charged to the budget" if held.graphs_charged else "outside of the budget in this version and runner"
     )
@@ -49,9 +49,9 @@ def _weights(trial: Trial) -> str:
         else settings.dtype
     )
     text = f"{parameter_count(model) / 1e9:.2f}e9 parameters ({model.kind}), {stored}"
-    if settings.ranks > 1:
-        text += f", one of {settings.ranks} ranks"
-        text += ", the one with the fewest blocks" if settings.pipeline_parallel_size > 1 else ""
+    if settings.parallel.ranks > 1:
+        text += f", one of {settings.parallel.ranks} ranks"
+        text += ", the one with the fewest blocks" if settings.parallel.pipeline > 1 else ""
     text += settings.weights_told
     if settings.cpu_offload_bytes:
         text += f", less {gib(settings.cpu_offload_bytes)} in host memory"
