@@ -1,6 +1,7 @@
 """What holds for every plan."""
 
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -117,3 +118,48 @@ def test_a_mutated_config_is_planned_or_refused_in_words(seed: int) -> None:
     else:
         assert result.kv_cache_tokens > 0
         assert result.memory[0].size_bytes < result.total_bytes
+
+
+@pytest.mark.parametrize(
+    ("pin", "workload"),
+    [
+        ({"maxNumBatchedTokens": 1, "maxNumSeqs": 1}, {"inputTokens": {"p95": 100_000}}),
+        (
+            {"maxNumBatchedTokens": 16_777_216, "maxNumSeqs": 65_536},
+            {"inputTokens": {"p50": 1, "p95": 1}, "outputTokens": {"p50": 1, "p95": 1}},
+        ),
+        ({"maxNumSeqs": 1, "maxModelLen": 1}, {}),
+        ({"maxNumBatchedTokens": 3}, {"concurrency": {"min": 65_536}}),
+    ],
+)
+def test_absurd_pins_are_answered_at_once(pin: dict[str, int], workload: dict[str, Any]) -> None:
+    spec = on("nvidia-h200", engine={"pin": pin}, workload=workload, slo={"tpot": {"p95": "1ms"}})
+    begin = time.process_time()
+
+    result = make_plan(inputs_for("meta-llama--Meta-Llama-3.1-8B", spec))
+
+    assert isinstance(result, Plan | Refusal)
+    assert time.process_time() - begin < 2.0
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    name=MODELS,
+    tpot=st.integers(1, 10_000),
+    ttft=st.integers(1, 60_000),
+    prompt=st.integers(1, 30_000),
+    answer=st.integers(1, 2000),
+)
+def test_an_objective_is_kept_or_told_to_be_missed(
+    name: str, tpot: int, ttft: int, prompt: int, answer: int
+) -> None:
+    slo = {"tpot": {"p95": f"{tpot}ms"}, "ttft": {"p95": f"{ttft}ms"}}
+    workload = {"inputTokens": {"p95": prompt}, "outputTokens": {"p95": answer}}
+
+    result = make_plan(inputs_for(name, on("nvidia-h100-80gb", "nvidia-h200", slo=slo, workload=workload)))
+
+    if isinstance(result, Plan):
+        speed = result.speed
+        assert speed is not None
+        kept = speed.tpot_p95_seconds * 1e3 <= tpot and speed.ttft_p95_seconds * 1e3 <= ttft
+        assert kept == (result.missed == ())

@@ -37,6 +37,8 @@ to 1.41 in played loads with the lengths above (four models on H200, H100 and L4
 PROMPTS_TAIL = 2.2
 """The same of the time that prompts of others add: 1.2 to 2.2 in those loads, the most at 8 requests at once."""
 
+MOST_CHUNKS = 256
+"""Of one prompt, or of one step, that are timed one by one; beyond, more of the same. Pins may ask for millions."""
 WORTH_MORE_CACHE = 1.1
 """The cache is the bound where twice of it would bring so many times the tokens per second."""
 COMPUTE, BANDWIDTH, HOST, KV_CAPACITY = "Compute", "MemoryBandwidth", "Host", "KVCapacity"
@@ -143,13 +145,15 @@ def ttft_seconds(model: SpeedModel, load: Load, batch: int, prompt: int) -> floa
     """Time to the first token of a prompt that comes while `batch` requests run: no queue before it."""
     running = model.decode_seconds(batch, load.context)
     budget = max(1, model.case.max_num_batched_tokens - batch)
-    busy, done = running, 0
-    while done < prompt:
-        size = min(budget, prompt - done)
+    counted = min(prompt, MOST_CHUNKS * budget)
+    busy, done = 0.0, 0
+    while done < counted:
+        size = min(budget, counted - done)
         chunk = Chunk(size, done, last=done + size >= prompt)
         busy += model.pace(model.timer.step(batch=batch, context=load.context, chunks=(chunk,)), batch)
         done += size
-    return max(busy, model.prefill_seconds(prompt))
+    alone = model.prefill_seconds(min(prompt, MOST_CHUNKS * model.case.max_num_batched_tokens))
+    return max(running + busy * prompt / counted, alone)
 
 
 def tokens_per_second(model: SpeedModel, load: Load, batch: int) -> float:
@@ -163,7 +167,7 @@ def tokens_per_second(model: SpeedModel, load: Load, batch: int) -> float:
 
 def _mixed_seconds(model: SpeedModel, load: Load, batch: int, chunk: int) -> float:
     """A step with as many prompts beside the running requests as come to `chunk` tokens."""
-    prompt = max(1, round(load.prompt))
+    prompt = max(1, round(load.prompt), chunk // MOST_CHUNKS)
     whole, rest = divmod(chunk, prompt)
     chunks = [Chunk(prompt, 0, last=True)] * whole + ([Chunk(rest, 0, last=False)] if rest else [])
     return model.pace(model.timer.step(batch=batch, context=load.context, chunks=chunks), batch)
@@ -174,7 +178,8 @@ def predict(model: SpeedModel, load: Load, *, batch: int, held: int, wanted: int
     tpot = tpot_seconds(model, load, batch)
     rate = tokens_per_second(model, load, batch)
     decode = model.decode_seconds(batch, load.context)
-    prefill_regime = model.regime(tokens=max(1, round(load.prompt)))
+    longest = MOST_CHUNKS * model.case.max_num_batched_tokens
+    prefill_regime = model.regime(tokens=max(1, min(longest, round(load.prompt))))
     decode_regime = model.regime(batch=batch, context=load.context)
     mostly_prefill = decode < tpot / 2
     kind = _kind(prefill_regime if mostly_prefill else decode_regime)
