@@ -28,6 +28,25 @@ CT_INT4 = {
 }
 
 
+CT_FP8_BLOCKS = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "block_structure": [128, 128]},
+        }
+    },
+}
+CT_TWO_GROUPS = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {
+        "group_0": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}},
+        "group_1": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 16, "type": "float"}},
+    },
+    "ignore": ["lm_head"],
+}
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -37,6 +56,9 @@ CT_INT4 = {
         ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8.0),
         (CT_INT4, 4.0 + 16 / 128),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True}, 4.127),
+        ({"quant_method": "gguf", "quant_type": "Q8_0"}, 8.5),
+        (CT_FP8_BLOCKS, 8.0 + 32 / 16384),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5),
         ({"quantization": {"quant_algo": "FP8"}}, 8.0),
     ],
@@ -81,6 +103,21 @@ def test_mixed_precision_goes_by_module() -> None:
     assert attention is not None
     assert experts is not None
     assert (attention.name, experts.name) == ("FP8", "NVFP4")
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [("layers.3.self_attn.q_proj", 8.0), ("layers.3.mlp.up_proj", 4.5), ("lm_head", 16.0)],
+)
+def test_compressed_tensors_may_have_a_format_for_each_target(module: str, expected: float) -> None:
+    assert bits(CT_TWO_GROUPS, module) == expected
+
+
+def test_a_gguf_file_must_tell_its_type() -> None:
+    with pytest.raises(
+        ConfigError, match=r"quantization_config\.quant_type is None; the type of the GGUF file"
+    ):
+        read_quantization({"quantization_config": {"quant_method": "gguf"}})
 
 
 def test_a_checkpoint_may_ask_for_its_kv_caches_format() -> None:

@@ -25,6 +25,10 @@ class Format:
 
 FP8 = Format(name="FP8", bits=8.0)
 INT8 = Format(name="INT8", bits=8.0)
+BNB4 = Format(name="INT4", bits=4.0 + 32.0 / 64)
+"""bitsandbytes: a float32 for each 64 elements."""
+BNB4_NESTED = Format(name="INT4", bits=4.0 + 8.0 / 64 + 32.0 / (64 * 256))
+"""The same with scales that are quantised again, as vLLM does while it loads (two public starts)."""
 NVFP4 = Format(name="NVFP4", bits=4.0 + 8.0 / 16, scale_bits=8.0 / 16)
 MXFP4 = Format(name="MXFP4", bits=4.0 + 8.0 / 32, scale_bits=8.0 / 32)
 MXFP8 = Format(name="MXFP8", bits=8.0 + 8.0 / 32, scale_bits=8.0 / 32)
@@ -40,6 +44,8 @@ class Quantization:
     """Module names, wildcards or `re:` patterns that stay as they were."""
     by_module: Mapping[str, Format] | None = None
     """Mixed precision: formats by module; what isn't listed stays as it was."""
+    by_target: tuple[tuple[tuple[str, ...], Format], ...] = ()
+    """Formats of modules that these names and patterns match; the default holds for the others."""
     experts_only: bool = False
     online: bool = False
     """The engine quantises a 16-bit checkpoint while it loads it."""
@@ -68,10 +74,18 @@ class Quantization:
             return None
         if self.by_module is not None:
             return _lookup(weight.module, self.by_module)
-        # vLLM gives the head its own class, which only a checkpoint that lists it by name quantises.
-        if self.default is None or weight.module == "lm_head":
+        if self.patterns.matches(weight.module):
             return None
-        return None if self.patterns.matches(weight.module) else self.default
+        for patterns, fmt in self.targets:
+            if patterns.matches(weight.module):
+                return fmt
+        # vLLM gives the head its own class, which only a checkpoint that lists it by name quantises.
+        return None if weight.module == "lm_head" else self.default
+
+    @cached_property
+    def targets(self) -> tuple[tuple[ModulePatterns, Format], ...]:
+        """What `by_target` names, made ready."""
+        return tuple((ModulePatterns(names), fmt) for names, fmt in self.by_target)
 
     @cached_property
     def patterns(self) -> ModulePatterns:
@@ -110,14 +124,14 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization:
         "fp8": _read_fp8, "fbgemm_fp8": _read_fp8, "mxfp4": _read_mxfp4, "gpt_oss_mxfp4": _read_mxfp4,
         "compressed-tensors": _read_compressed_tensors, "modelopt": _read_modelopt, "modelopt_fp4": _read_modelopt,
         "modelopt_mixed": _read_modelopt, "awq": _read_grouped_int, "gptq": _read_grouped_int,
-        "auto-round": _read_grouped_int,
-        "bitsandbytes": _read_bitsandbytes,
+        "auto-round": _read_grouped_int, "inc": _read_grouped_int, "awq_marlin": _read_grouped_int,
+        "gptq_marlin": _read_grouped_int, "bitsandbytes": _read_bitsandbytes, "gguf": _read_gguf,
     }  # fmt: skip
     if method not in readers:
         raise section.error("quant_method", "one of " + ", ".join(sorted(readers)) + " is expected")
     quantization = readers[method](section)
     try:
-        _ = quantization.patterns
+        _ = quantization.patterns, quantization.targets
     except PatternError as error:
         raise ConfigError(section.name("ignore"), quantization.ignored, f"it has {error}") from error
     return quantization
@@ -129,6 +143,8 @@ def online_quantization(name: str) -> Quantization | None:
         "fp8": FP8, "fp8_per_tensor": FP8, "fp8_per_block": FP8, "fp8_per_channel": FP8,
         "int8_per_channel_weight_only": INT8, "mxfp8": MXFP8, "nvfp4_per_token": NVFP4,
     }  # fmt: skip
+    if name == "bitsandbytes":  # tensor by tensor: the 16-bit model is never on the card as a whole
+        return Quantization(method=name, default=BNB4_NESTED)
     if name not in formats:
         return None
     return Quantization(method=f"online {name}", default=formats[name], online=True)
@@ -165,32 +181,74 @@ def _read_grouped_int(section: ConfigReader) -> Quantization:
 
 def _read_bitsandbytes(section: ConfigReader) -> Quantization:
     four = section.boolean("load_in_4bit", default=section.boolean("_load_in_4bit", default=False))
-    bits = 4.0 + 32.0 / 64 if four else 8.0
+    nested = section.boolean("bnb_4bit_use_double_quant", default=False)
+    fmt = (BNB4_NESTED if nested else BNB4) if four else INT8
     ignored = _names(section, "llm_int8_skip_modules")
-    return Quantization(
-        method="bitsandbytes", default=Format(name="INT4" if four else "INT8", bits=bits), ignored=ignored
-    )
+    return Quantization(method="bitsandbytes", default=fmt, ignored=ignored)
+
+
+_GGUF_BITS = {
+    "F16": 16.0, "BF16": 16.0, "Q8_0": 8.5, "Q6_K": 6.5625, "Q5_0": 5.5, "Q5_1": 6.0, "Q5_K": 5.5, "Q4_0": 4.5,
+    "Q4_1": 5.0, "Q4_K": 4.5, "IQ4_XS": 4.25, "IQ4_NL": 4.5, "Q3_K": 3.4375, "IQ3_S": 3.4375, "IQ3_XXS": 3.0625,
+    "Q2_K": 2.625, "IQ2_S": 2.5, "IQ2_XXS": 2.0625,
+}  # fmt: skip
+"""Bits of an element with its scales, by the type of a block (ggml-common.h)."""
+_GGUF_MIXES = ("_S", "_M", "_L", "_XL")
+"""Ends of file types: most tensors have the type before it, some more bits."""
+_GGUF_MIX = 1.06
+"""A `_M` file of an 8-billion model has 6 % more than its type (Q4_K_M: 4.85 bits where Q4_K has 4.5)."""
+
+
+def _read_gguf(section: ConfigReader) -> Quantization:
+    """GGUF, whose file knows its types; config.json must say the file's type as `quant_type`."""
+    said = section.text("quant_type", "file_type").upper()
+    kind = next((said.removesuffix(end) for end in _GGUF_MIXES if said.removesuffix(end) in _GGUF_BITS), said)
+    if kind not in _GGUF_BITS:
+        known = ", ".join(sorted(_GGUF_BITS))
+        raise section.error(
+            "quant_type", f"the type of the GGUF file is expected, of {known}, or such as Q4_K_M"
+        )
+    bits = _GGUF_BITS[kind] * (_GGUF_MIX if kind != said else 1.0)
+    return Quantization(method="gguf", default=Format(name="GGUF", bits=bits))
 
 
 def _read_compressed_tensors(section: ConfigReader) -> Quantization:
+    """One format for each group of targets; the group of `Linear` holds for what no other one names."""
     groups = section.nested("config_groups")
-    if groups is None or not groups.values:
+    found = [
+        (_names(group, "targets"), _group_format(group))
+        for name in (groups.values if groups else ())
+        if groups is not None and (group := groups.nested(name)) is not None
+    ]
+    if not found:
         raise section.error("config_groups", "at least one group is expected")
-    first = groups.nested(next(iter(groups.values)))
-    weights = first.nested("weights") if first else None
-    if weights is None:
-        raise section.error("config_groups", "a group with `weights` is expected")
-    bits = float(weights.integer("num_bits"))
-    group = weights.integer("group_size", default=0, minimum=-1)
-    is_nvfp4 = bits == 4 and weights.text("type") == "float"
-    extra = (8.0 if is_nvfp4 else 16.0) / group if group > 0 else 0.0
-    kind = "FP" if weights.text("type") == "float" else "INT"
+    default = next((each for targets, each in found if not targets or "Linear" in targets), None)
+    named = tuple((targets, each[0]) for targets, each in found if targets and "Linear" not in targets)
+    first = default or found[0][1]
     return Quantization(
         method="compressed-tensors",
-        default=Format(name=f"{kind}{int(bits)}", bits=bits + extra, scale_bits=extra),
+        default=default[0] if default else None,
+        by_target=named,
+        block_size=first[1],
         ignored=_names(section, "ignore"),
         kv_cache_dtype="fp8" if section.has("kv_cache_scheme") else "",
     )
+
+
+def _group_format(group: ConfigReader) -> tuple[Format, int]:
+    """The format of a group's weights, and the side of the blocks that share a scale; 0: none."""
+    weights = group.nested("weights")
+    if weights is None:
+        raise group.error("weights", "the scheme of the weights is expected")
+    bits = float(weights.integer("num_bits"))
+    size = weights.integer("group_size", default=0, minimum=-1)
+    block = [each for each in weights.sequence("block_structure") if isinstance(each, int) and each > 0]
+    floats = weights.text("type") == "float"
+    extra = (8.0 if floats and bits == 4 else 16.0) / size if size > 0 else 0.0
+    if len(block) == 2:
+        extra = 8.0 * _BLOCK_SCALE_BYTES / (block[0] * block[1])
+    name = f"{'FP' if floats else 'INT'}{int(bits)}"
+    return Format(name=name, bits=bits + extra, scale_bits=extra), block[0] if len(block) == 2 else 0
 
 
 _MODELOPT = {
