@@ -51,7 +51,7 @@ STAND_IN_FORMATS: Mapping[str, Mapping[str, Any] | None] = {
     "FP8": {"quant_method": "fp8", "weight_block_size": [128, 128]},
     "FP8 (native)": {"quant_method": "fp8", "weight_block_size": [128, 128]},
     "AWQ": {"quant_method": "awq", "bits": 4, "group_size": 128},
-    "bitsandbytes": {"quant_method": "bitsandbytes", "load_in_4bit": True},
+    "bitsandbytes": {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True},
 }
 
 
@@ -220,14 +220,26 @@ def flags_of(record: Mapping[str, Any]) -> tuple[list[tuple[str, str | None]], d
     args = dict(record["args"])
     if record["tp"] and "tensor_parallel_size" not in args:
         args["tensor_parallel_size"] = record["tp"]
-    if "max_model_len" not in args and record["outcome"]["max_model_len"]:
-        args["max_model_len"] = record["outcome"]["max_model_len"]
+    if "max_model_len" not in args and (length := length_of(record)) is not None:
+        args["max_model_len"] = length
     for name, value in args.items():
         if name.startswith("env_"):
             env[name.removeprefix("env_")] = str(value)
         elif name not in FLAGS_WITHOUT_EFFECT and not _given_by_the_loader(name, value):
             flags.append((name, str(value).lower() if isinstance(value, bool) else str(value)))
     return flags, env
+
+
+def length_of(record: Mapping[str, Any]) -> int | None:
+    """The length that the engine printed or that had to be assumed; a stand-in's own is another model's.
+
+    None: the config's own; -1: the longest that fits.
+    """
+    printed: int | None = record["outcome"]["max_model_len"]
+    assumed = re.match(r"\d+", record["assumed"].get("max_model_len", ""))
+    if printed is not None or assumed is not None:
+        return printed if assumed is None else int(assumed[0])
+    return None if record["config"] is not None else -1
 
 
 def _given_by_the_loader(name: str, value: Any) -> bool:
