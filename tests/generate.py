@@ -46,7 +46,23 @@ def plans() -> None:
     output(sys.executable, "-m", "golden.plans.render")
 
 
-GENERATORS: tuple[Callable[[], None], ...] = (crd, golden_manifests, plans, reference)
+def answers() -> None:
+    """One answer of each other command that works offline."""
+    model = "tests/data/models/meta-llama--Meta-Llama-3.1-8B"
+    asked = {
+        "estimate-llama-8b": (
+            *("estimate", "--config", model, "--accelerator", "nvidia-h200", "--engine-version", "0.26.0"),
+            *("--set", "max_model_len=8192", "--set", "tensor_parallel_size=2"),
+            *("--prefill", "1024", "--decode", "16x2048", "--arrival", "4:1000:200"),
+        ),
+        "explain-qwen3-8b": ("explain", "-f", "crds/samples/qwen3-8b.yaml", "--width", "100"),
+    }
+    for name, arguments in asked.items():
+        text = output(LLMSERVICE, *arguments)
+        (REFERENCE / f"{name}.txt").write_text(f"$ llmservice {' '.join(arguments)}\n{text}")
+
+
+GENERATORS: tuple[Callable[[], None], ...] = (crd, golden_manifests, plans, answers, reference)
 
 
 def contents() -> dict[Path, bytes]:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 from llmservice_operator.cli_documents import config_texts, print_while_read, read_catalogue, read_config
 from llmservice_operator.clients.safetensors_files import FolderWeights, read_weights
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.perfmodel.accelerators import AcceleratorRow, find_row, similar_names
+from llmservice_operator.perfmodel.accelerators import CPU, AcceleratorRow, find_row, similar_names
 from llmservice_operator.planning.estimate import Arrival, Estimate, EstimateInputs, estimate
 
 DOES_NOT_FIT, UNUSABLE = 1, 2
+WIDTH = 110
 LONGEST_PROMPT, LARGEST_BATCH, HIGHEST_RATE = 1 << 24, 1 << 17, 1e6
 
 _EPILOG = """\
@@ -195,19 +197,28 @@ def _table(result: Estimate) -> Iterator[str]:
     yield ""
     yield from (f"  {name:<26}{_shown(value)}" for name, value in settings.items() if value not in {"", None})
     yield ""
-    yield "memory of one accelerator"
+    yield "memory of the container" if settings["accelerator"] == CPU else "memory of one accelerator"
     for name, value in document["memory"].items():
-        yield f"  {name.removesuffix('_bytes'):<20}{value / (1 << 30):>9.2f} GiB  {result.explain['memory'][name]}"
+        figure = f"  {name.removesuffix('_bytes'):<20}{value / (1 << 30):>9.2f} GiB  "
+        yield from _beside(figure, result.explain["memory"][name])
     yield ""
     yield "KV cache"
     for name, value in document["kv_cache"].items():
-        yield f"  {name:<20}{_shown(value):>13}  {result.explain['kv_cache'][name]}"
+        yield from _beside(f"  {name:<20}{_shown(value):>13}  ", result.explain["kv_cache"][name])
     if result.speed is not None:
         yield from _speed_table(document["speed"])
     if result.warnings:
         yield ""
         yield "mind"
-        yield from (f"  - {each}" for each in result.warnings)
+        for each in result.warnings:
+            yield from _beside("  - ", each)
+
+
+def _beside(figure: str, text: str) -> Iterator[str]:
+    """A text beside its figure, wrapped."""
+    first, *rest = textwrap.wrap(text, WIDTH - len(figure)) or [""]
+    yield figure + first
+    yield from (" " * len(figure) + each for each in rest)
 
 
 def _speed_table(speed: dict[str, Any]) -> Iterator[str]:

@@ -314,6 +314,8 @@ class Resolver:
         return None if said is None else said == "1"
 
     def _v2(self, speculation: Speculation, *, quantized: bool) -> bool:
+        if self.card.is_cpu:
+            return False
         said = self.env.get("VLLM_USE_V2_MODEL_RUNNER")
         if said in {"0", "1"}:
             return said == "1"

@@ -68,8 +68,8 @@ def _opening(name: str, plan: Plan) -> str:
     if not plan.resource_name:
         return f"{name} runs {version} on the CPU, one replica in a container of {gib(plan.total_bytes)}."
     count, row = plan.accelerators_per_replica, plan.accelerator
-    cards = f"one {row.name}" if count == 1 else f"{count} x {row.name}, the model spread over all of them"
-    return f"{name} runs {version} on {cards} a replica."
+    spread = "" if count == 1 else ", its weights and KV cache spread over them"
+    return f"{name} runs {version} on {count} x {row.name} a replica{spread}."
 
 
 def _memory(plan: Plan) -> str:
@@ -135,8 +135,8 @@ def _expected(plan: Plan) -> Iterator[str]:
 
 def _host(plan: Plan) -> str:
     cores = f"{plan.host_cpu_cores} core{'' if plan.host_cpu_cores == 1 else 's'}"
-    limited = "with that as its limit" if plan.host_memory_limited else "without a limit"
-    shared = f" and {plan.shm_bytes / GIB:.0f} GiB of shared memory" if plan.shm_bytes else ""
+    limited = "which is its limit too" if plan.host_memory_limited else "without a limit"
+    shared = f", and for {plan.shm_bytes / GIB:.0f} GiB of shared memory" if plan.shm_bytes else ""
     return f"The pod asks for {cores} and {gib(plan.host_memory_bytes)} of host memory, {limited}{shared}."
 
 
