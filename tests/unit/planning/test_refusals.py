@@ -234,3 +234,95 @@ def test_a_hub_config_is_named_in_the_refusal() -> None:
     refusal = refused({**load_config(LLAMA_8B), "vocab_size": None}, H200)
 
     assert "(test)" in refusal.message
+
+
+ONE_L4 = {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}
+
+
+def offered(message: str) -> list[str]:
+    """The changes that a refusal offers, in order."""
+    return message.partition("what would fit, cheapest first: ")[2].split("; ")
+
+
+def test_length_comes_before_bits_and_bits_before_money() -> None:
+    refusal = refused(LLAMA_8B, {"accelerator": ONE_L4, "workload": {"context": {"min": 40_000}}})
+
+    shorter, narrower, paid = offered(refusal.message)
+    assert shorter.startswith("spec.workload.context.min of ")
+    assert narrower == "spec.engine.kvCacheDtype of fp8"
+    assert paid.startswith("spec.accelerator.")
+
+
+def test_what_costs_is_told_by_price() -> None:
+    """Two L4 at 0.75 an hour cost less than an L40S at 1.9."""
+    rows = tuple(row for row in catalogue() if row.name in {"nvidia-l4", "nvidia-l40s"})
+    spec = {"accelerator": ONE_L4, "workload": {"context": {"min": 65_536}}}
+
+    refusal = refused(LLAMA_8B, spec, catalogue=rows)
+
+    (ranks, card) = (each for each in offered(refusal.message) if each.startswith("spec.accelerator."))
+    assert ranks.startswith("spec.accelerator.parallelism.tensor of ")
+    assert card.startswith("spec.accelerator.types of [")
+
+
+def test_a_card_that_a_node_has_is_offered_before_a_cheaper_one() -> None:
+    nodes = tuple(
+        NodeAccelerators(
+            node_name=product,
+            labels={"nvidia.com/gpu.product": product},
+            allocatable={"nvidia.com/gpu": 1},
+        )
+        for product in ("NVIDIA-L4", "NVIDIA-H200")
+    )
+    spec = {"accelerator": ONE_L4, "workload": {"context": {"min": 131_072}}}
+
+    refusal = refused(LLAMA_8B, spec, nodes=nodes)
+
+    assert any(
+        "spec.accelerator.types of [nvidia-h200], 1 a replica" in each for each in offered(refusal.message)
+    )
+
+
+def test_the_concurrency_that_is_offered_fits_and_no_more_does() -> None:
+    workload: dict[str, Any] = {
+        "context": {"min": 2048, "max": 2048},
+        "inputTokens": {"p95": 1800},
+        "outputTokens": {"p95": 200},
+        "concurrency": {"min": 200},
+    }
+    spec = {"accelerator": ONE_L4, "workload": workload}
+    most = int(mended(refused(LLAMA_8B, spec).message, "spec.workload.concurrency.min"))
+
+    workload["concurrency"] = {"min": most}
+    assert planned(LLAMA_8B, spec).knobs.max_num_seqs >= most
+    workload["concurrency"] = {"min": most + 1}
+    assert refused(LLAMA_8B, spec).reason == "DoesNotFit"
+
+
+def test_weights_in_fewer_bits_are_offered_where_nothing_cheaper_helps() -> None:
+    """405e9 parameters in 16 bits exceed eight cards of 80 GB, and of every card of the catalogue but AMD's."""
+    rows = tuple(row for row in catalogue() if row.name == "nvidia-h100-80gb")
+
+    refusal = refused("meta-llama--Llama-3.1-405B-Instruct", on("nvidia-h100-80gb"), catalogue=rows)
+
+    assert offered(refusal.message)[-1] == "a checkpoint with weights in FP8"
+
+
+def test_the_limit_that_is_offered_fits() -> None:
+    def limited(memory: str) -> dict[str, Any]:
+        return {
+            **on("cpu", workload={"context": {"max": 2048}}),
+            "podTemplate": {"resources": {"limits": {"memory": memory}}},
+        }
+
+    refusal = refused(SMOLLM2, limited("2Gi"))
+
+    assert planned(SMOLLM2, limited(mended(refusal.message, "spec.podTemplate.resources.limits.memory")))
+
+
+def test_nothing_is_offered_that_does_not_fit() -> None:
+    rows = tuple(row for row in catalogue() if row.name == "nvidia-l4")
+
+    refusal = refused("meta-llama--Llama-3.1-405B-Instruct", on("nvidia-l4"), catalogue=rows)
+
+    assert "no single change and no accelerator of the catalogue makes it fit" in refusal.message

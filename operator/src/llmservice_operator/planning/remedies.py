@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.perfmodel.quantization import FP8, Format, Quantization, online_quantization
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, ceil_div
 from llmservice_operator.planning.candidates import Candidate, candidates
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.cpu import MEMORY_STEP, memory_limit, plan_cpu
 from llmservice_operator.planning.fit import Fit, Misfit, fit, rank_weights
+from llmservice_operator.planning.slices import visible
 from llmservice_operator.planning.types import Plan
 
 SHORTEST_OFFERED = 1024
@@ -122,12 +124,21 @@ def _more_ranks(case: Case) -> tuple[float, str] | None:
 
 
 def _other_accelerator(case: Case, misfits: list[Misfit]) -> tuple[float, str] | None:
+    """The cheapest other card that fits: of those that nodes show, if one does, else of the catalogue."""
     tried = {each.candidate.row.name for each in misfits}
-    names = tuple(row.name for row in case.inputs.catalogue if row.name not in tried and not row.is_cpu)
-    found = _first_fit(_with_accelerator(case, types=names, resource_name="")) if names else None
+    rows = [row for row in case.inputs.catalogue if row.name not in tried and not row.is_cpu]
+    nodes = case.inputs.nodes or ()
+    there = [row for row in rows if any(visible(row, node.labels) for node in nodes)]
+    found = _first_of(case, there) or _first_of(case, rows)
     if found is None:
         return None
     return found.cost, f"spec.accelerator.types of [{found.row.name}], {found.tensor_parallel_size} a replica"
+
+
+def _first_of(case: Case, rows: list[AcceleratorRow]) -> Candidate | None:
+    if not rows:
+        return None
+    return _first_fit(_with_accelerator(case, types=tuple(row.name for row in rows), resource_name=""))
 
 
 def _fewer_bits(case: Case) -> str:
