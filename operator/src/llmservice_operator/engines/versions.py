@@ -28,9 +28,6 @@ _V2_FAMILIES_0_24 = frozenset(
 _V2_FAMILY_0_22 = "Qwen3ForCausalLM"
 """Architectures that earlier releases run on V2 (config/vllm.py of 0.24.0 and 0.22.1)."""
 
-_V2_SPECULATION = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})
-"""Methods of speculation that V2 runs from 0.22 to 0.28; other methods fall back to V1."""
-
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[.-]?(?:post|rc|dev)\d*)?(?:[-+._].*)?")
 _ENGINE_REPOSITORIES = ("vllm-openai", "vllm-cpu", "vllm", "fake-engine")
 """Last parts of image names whose tags are the engine's version; other images have versions of their own."""
@@ -94,25 +91,15 @@ def known_version(text: str) -> VersionNote:
     return VersionNote(version=version, warning="")
 
 
-def runs_on_v2(
-    version: Version,
-    model: Architecture,
-    *,
-    quantized: bool = False,
-    speculation: str = "",
-    lacking: bool = False,
-) -> bool:
+def runs_on_v2(version: Version, model: Architecture, *, quantized: bool = False) -> bool:
     """Whether model runner V2 runs this model (config/vllm.py of each sampled release).
 
-    `speculation`: the method, empty for none; `lacking`: something else is asked for that V2 lacks before 0.30 (dual
-    batch overlap, embeddings as prompts). 0.22: one dense family, unquantised. 0.24: six families. 0.26 and 0.28: all
-    but experts outside of a list, states and the attention-free. From 0.30 on all.
+    0.22: one dense family, unquantised. 0.24: six families. 0.26 and 0.28: all but experts outside of a list, states
+    and the attention-free. From 0.30 on all.
     """
     if version >= (0, 30, 0):
         return True
-    if model.has_state or version < (0, 22, 0) or lacking:
-        return False
-    if speculation and speculation not in _V2_SPECULATION and not speculation.endswith("_mtp"):
+    if model.has_state or version < (0, 22, 0):
         return False
     if version >= (0, 26, 0):
         return model.mixture is None or model.name.startswith(_V2_MIXTURES_0_26)

@@ -9,7 +9,7 @@ output. Kernels that have variants are timed at their first launch, which takes 
 """
 
 from llmservice_operator.perfmodel.memory_types import Batch, EngineMemoryRules
-from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, Shard, Weight, ceil_div
+from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, Mixture, Shard, Weight, ceil_div
 
 _LATENT_ROWS_MAX = 64 * 1024
 """Rows at most of the workspace for latent contexts (mla_attention.py, determine_chunked_prefill_workspace_size)."""
@@ -39,7 +39,8 @@ def compile_bytes(model: Architecture, batch: Batch, row: int) -> int:
     of its size, and two outputs. A floor of every start with few tokens: 1.01 GiB at 2,048, 1.10 at 8,192 (0.26,
     H200). A model whose encoder runs embeds outside of the compiled graph.
     """
-    if batch.enforce_eager or (model.vision is not None and batch.multimodal):
+    embeds = _projection(model, "embed_tokens") is not None
+    if batch.enforce_eager or not embeds or (model.vision is not None and batch.multimodal):
         return 0
     rows = Weight(
         module="embed_tokens", rows=model.vocab_size, columns=model.hidden_size, shard=Shard.VOCABULARY
@@ -102,10 +103,15 @@ def expert_workspace_bytes(model: Architecture, batch: Batch) -> int:
     if model.mixture is None or _monolithic(batch) or batch.device.data_center_blackwell:
         return 0
     rows = batch.max_num_batched_tokens * model.mixture.experts_per_token
-    inner = ceil_div(model.mixture.intermediate_size, batch.tensor_parallel_size)
+    inner = _expert_inner(model.mixture, batch)
     up = 2 * inner if model.gated else inner
     hidden = model.hidden_size
     return rows * DTYPE_BYTES[batch.dtype] * (max(inner, hidden) + max(up, hidden))
+
+
+def _expert_inner(mixture: Mixture, batch: Batch) -> int:
+    """Intermediate size of an expert on a rank."""
+    return ceil_div(mixture.intermediate_size, 1 if batch.expert_parallel else batch.tensor_parallel_size)
 
 
 def _monolithic(batch: Batch) -> bool:
@@ -124,7 +130,7 @@ def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
     tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
     inside = 0
     if _monolithic(batch):
-        inner = ceil_div(mixture.intermediate_size, batch.tensor_parallel_size)
+        inner = _expert_inner(mixture, batch)
         inside = tokens * mixture.experts_per_token * width * (inner + model.hidden_size)
     kept = _attention_row(model, batch) + 2 * row
     return expert_workspace_bytes(model, batch) + inside + kept + 2 * row

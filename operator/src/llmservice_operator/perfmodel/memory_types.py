@@ -53,6 +53,8 @@ class Batch:
     """FP8 with a scale for each block of weights: activations are quantised in groups."""
     expert_format: str = ""
     """Format of the routed experts, as `Format.name` says it; empty: the model's dtype."""
+    expert_parallel: bool = False
+    """Experts are whole on a rank, and spread over ranks."""
     enforce_eager: bool = False
     multimodal: bool = False
     """Whether the encoder runs: a vision model that isn't limited to text."""

@@ -155,6 +155,7 @@ def _batch(settings: Settings) -> Batch:
         fp8_weights=fp8,
         block_scaled=block_scaled,
         expert_format=expert_format,
+        expert_parallel=settings.parallel.experts,
         enforce_eager=settings.enforce_eager,
         multimodal=settings.multimodal and settings.encoder_profiled,
         max_lora_rank=settings.lora.rank,
