@@ -1,9 +1,11 @@
 """The CPU engine: the container's limit is the card."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from llmservice_operator.engines.versions import Version
-from llmservice_operator.perfmodel.kv_cache import bytes_per_token, cache_layout
+from llmservice_operator.perfmodel.kv_cache import CacheLayout, bytes_per_token, cache_layout
 from llmservice_operator.perfmodel.memory import (
     CPU_BASE_BYTES,
     CPU_LOGIT_BYTES,
@@ -20,9 +22,64 @@ from llmservice_operator.planning.estimate_types import Outcome
 from llmservice_operator.planning.words import gib, tokens
 
 
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A start in numbers. Bytes."""
+
+    total: int
+    weights: int
+    activation: int
+    pool: int
+    """For the KV cache; negative where the rest has no room."""
+    layout: CacheLayout
+
+    @property
+    def fixed(self) -> int:
+        """All but the KV cache."""
+        return CPU_BASE_BYTES + self.weights + self.activation
+
+    @property
+    def cache(self) -> int:
+        """The KV cache."""
+        return max(0, self.pool)
+
+
 def estimate_cpu(model: Architecture, settings: Settings) -> Outcome:
     """The container's memory: processes, weights, one forward pass and logits, KV cache."""
-    total = settings.card.memory_bytes
+    held = _container(model, settings)
+    length = settings.max_model_len or held.layout.longest_request(held.pool, model.max_model_len)
+    override = settings.blocks_override
+    blocks = override if override is not None else held.layout.blocks(held.pool)
+    concurrency = blocks / held.layout.blocks_per_request(length or 1)
+    problems = [*_too_small(held, length or 1), *_too_large(held)]
+    return Outcome(
+        memory={
+            "total_bytes": held.total,
+            "requested_bytes": requested_bytes(held.total, settings.utilization),
+            "weights_bytes": held.weights,
+            "activation_bytes": held.activation,
+            "non_torch_bytes": CPU_BASE_BYTES,
+            "cuda_graph_bytes": 0,
+            "cuda_graph_charged_bytes": 0,
+            "kv_cache_bytes": held.cache,
+            "outside_budget_bytes": 0,
+        },
+        kv_cache={
+            "tokens": int(concurrency * (length or 1)),
+            "blocks": blocks,
+            "block_size": held.layout.block_size,
+            "bytes_per_token": bytes_per_token(model, cache_settings(settings)),
+            "max_concurrency": concurrency,
+        },
+        max_model_len=length,
+        problems=tuple(text for text, _ in problems),
+        shortfall_bytes=max((missing for _, missing in problems), default=0),
+        warnings=(),
+        explain=_explain(settings),
+    )
+
+
+def _container(model: Architecture, settings: Settings) -> Container:
     batch = Batch(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
@@ -37,54 +94,43 @@ def estimate_cpu(model: Architecture, settings: Settings) -> Outcome:
         with_vision=settings.multimodal,
     )
     activation = forward_bytes(model, batch) + batch.max_num_seqs * model.vocab_size * CPU_LOGIT_BYTES
-    fixed = CPU_BASE_BYTES + weights + activation
-    requested = requested_bytes(total, settings.utilization)
-    pool = _pool_bytes(settings, requested=requested, total=total, fixed=fixed)
-    layout = cache_layout(model, cache_settings(settings))
-    length = settings.max_model_len or layout.longest_request(pool, model.max_model_len)
-    blocks = settings.blocks_override if settings.blocks_override is not None else layout.blocks(pool)
-    concurrency = blocks / layout.blocks_per_request(length or 1)
-    problems, shortfall = [], 0
-    needed = layout.needed_bytes(length or 1)
-    if needed > pool:
-        longest = layout.longest_request(pool, length or 1)
-        shortfall = needed - max(0, pool)
-        problems.append(
-            f"one request of {tokens(length)} needs {gib(needed)} of KV cache and {gib(max(0, pool))} are there: "
-            f"{gib(shortfall)} short; max_model_len of {longest:,} fits"
-        )
-    if fixed + max(0, pool) > total:
-        missing = fixed + max(0, pool) - total
-        shortfall = max(shortfall, missing)
-        problems.append(
-            f"processes, weights, activation and KV cache take {gib(fixed + max(0, pool))} of a limit of {gib(total)}: "
-            f"{gib(missing)} short; the kernel would kill it"
-        )
-    return Outcome(
-        memory={
-            "total_bytes": total,
-            "requested_bytes": requested,
-            "weights_bytes": weights,
-            "activation_bytes": activation,
-            "non_torch_bytes": CPU_BASE_BYTES,
-            "cuda_graph_bytes": 0,
-            "cuda_graph_charged_bytes": 0,
-            "kv_cache_bytes": max(0, pool),
-            "outside_budget_bytes": 0,
-        },
-        kv_cache={
-            "tokens": int(concurrency * (length or 1)),
-            "blocks": blocks,
-            "block_size": layout.block_size,
-            "bytes_per_token": bytes_per_token(model, cache_settings(settings)),
-            "max_concurrency": concurrency,
-        },
-        max_model_len=length,
-        problems=tuple(problems),
-        shortfall_bytes=shortfall,
-        warnings=(),
-        explain=_explain(settings),
+    total = settings.card.memory_bytes
+    return Container(
+        total=total,
+        weights=int(weights * settings.weights_share),
+        activation=activation,
+        pool=_pool_bytes(
+            settings,
+            requested=requested_bytes(total, settings.utilization),
+            total=total,
+            fixed=CPU_BASE_BYTES + weights + activation,
+        ),
+        layout=cache_layout(model, cache_settings(settings)),
     )
+
+
+def _too_small(held: Container, length: int) -> Iterator[tuple[str, int]]:
+    """A pool that holds not one request, with what is missing."""
+    needed = held.layout.needed_bytes(length)
+    if needed > held.pool:
+        missing = needed - held.cache
+        longest = held.layout.longest_request(held.pool, length)
+        yield (
+            f"one request of {tokens(length)} needs {gib(needed)} of KV cache and {gib(held.cache)} are there: "
+            f"{gib(missing)} short; max_model_len of {longest:,} fits",
+            missing,
+        )
+
+
+def _too_large(held: Container) -> Iterator[tuple[str, int]]:
+    """More than the container may hold, by how much."""
+    missing = held.fixed + held.cache - held.total
+    if missing > 0:
+        yield (
+            f"processes, weights, activation and KV cache take {gib(held.fixed + held.cache)} of a limit of "
+            f"{gib(held.total)}: {gib(missing)} short; the kernel would kill it",
+            missing,
+        )
 
 
 def _pool_bytes(settings: Settings, *, requested: int, total: int, fixed: int) -> int:
