@@ -10,6 +10,7 @@ from llmservice_operator.perfmodel.quantization import UNQUANTIZED
 from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
 from llmservice_operator.perfmodel.sharding import why_it_does_not_split
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
+from llmservice_operator.planning.estimate_field import field_warnings
 from llmservice_operator.planning.estimate_settings import Settings
 from llmservice_operator.planning.estimate_trial import Trial, cache_settings, make_trial
 from llmservice_operator.planning.estimate_types import Outcome
@@ -232,6 +233,7 @@ def _warnings(trial: Trial) -> list[str]:
             f"serving may need {gib(needed)} outside of the budget (context, graphs, workspace, growth), and "
             f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} of {gib(held.total)}"
         )
+    found += field_warnings(trial)
     if trial.settings.speculation.has_weights:
         found.append("speculative decoding: the draft's own config isn't read; its memory is an estimate")
     if trial.settings.blocks_override is not None and (
