@@ -225,6 +225,18 @@ async def test_failure_whose_hold_was_missed_is_corrected_from_the_words_it_left
     assert flag(world, "tensor-parallel-size") == 2
 
 
+async def test_words_of_a_card_mean_nothing_on_the_cpu_row(world: World) -> None:
+    world.serve()
+    await world.settle()
+    before = world.status["plan"]["totalBytes"]
+
+    await fail(
+        world, "OutOfMemory", OUT_AT_LOAD, stage="load", memory={"totalBytes": GIB, "weightsBytes": 90 * GIB}
+    )
+
+    assert before < world.status["plan"]["totalBytes"] < 2 * before
+
+
 async def test_container_that_its_limit_ended_is_given_more_on_the_cpu_row(world: World) -> None:
     world.serve()
     await world.settle()

@@ -6,6 +6,7 @@ gets bytes of one rank, with the accelerator that they are about, since another 
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from llmservice_operator.clients.engine import EngineFailure, EngineReport
 from llmservice_operator.perfmodel.memory import GIB, MIB
@@ -31,25 +32,35 @@ def correction_of(
     failure: EngineFailure, report: EngineReport | None = None, plan: Plan | None = None
 ) -> MemoryCorrection:
     """The correction that this failure asks for. `report` is the held engine's, `plan` the one that failed."""
-    words = failure.message
-    said: Mapping[str, float] = {} if report is None else report.memory
-    tried, capacity = _found(_TRIED, words), _CAPACITY.search(words)
-    free = None if capacity is None else _bytes(capacity[3], capacity[4])
-    allocated = _found(_ALLOCATED, words)
-    return MemoryCorrection(
+    correction = MemoryCorrection(
         estimated_max_model_len=failure.estimated_max_model_len,
         kv_cache_available_bytes=failure.kv_cache_available_bytes,
         failure_class=failure.failure_class,
         stage=failure.stage,
-        message=words,
+        message=failure.message,
         accelerator="" if plan is None else plan.accelerator.name,
         accelerators=0 if plan is None else plan.accelerators_per_replica,
+        planned_cache_bytes=None if plan is None else plan.knobs.kv_cache_bytes,
+    )
+    # There the card is the container, and its size is the plan's own.
+    on_cpu = plan is not None and plan.accelerator.is_cpu
+    return correction if on_cpu else _with_figures(correction, report)
+
+
+def _with_figures(correction: MemoryCorrection, report: EngineReport | None) -> MemoryCorrection:
+    """The same with what was measured of the card and the weights."""
+    words = correction.message
+    said: Mapping[str, float] = {} if report is None else report.memory
+    tried, capacity = _found(_TRIED, words), _CAPACITY.search(words)
+    free = None if capacity is None else _bytes(capacity[3], capacity[4])
+    allocated = _found(_ALLOCATED, words)
+    return replace(
+        correction,
         device_total_bytes=_total(words, said, report),
         device_others_bytes=sum(_bytes(*each) for each in _OTHERS.findall(words)) or None,
         weights_bytes=_whole(said.get("weightsBytes")),
         weights_at_least_bytes=None if allocated is None else allocated + (tried or 0),
         missing_bytes=None if tried is None or free is None else max(0, tried - free),
-        planned_cache_bytes=None if plan is None else plan.knobs.kv_cache_bytes,
     )
 
 
