@@ -75,6 +75,12 @@ def test_the_engine_holds_as_many_tokens_as_planned(service: dict[str, Any]) -> 
     assert service["status"]["engine"]["kvCacheTokens"] == 23_296
 
 
+def test_the_engines_report_is_found_as_planned(service: dict[str, Any]) -> None:
+    found = deploy.condition(service, "PlanAccurate")
+
+    assert (found["status"], found["reason"]) == ("True", "WithinTolerance")
+
+
 def test_the_engine_runs_under_the_uid_asked_for(
     platform: Platform, namespace: str, service: dict[str, Any]
 ) -> None:
