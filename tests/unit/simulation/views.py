@@ -50,6 +50,7 @@ def seen(
     held = past or history(*(scrape(now - 600.0 + 5.0 * step, pages) for step in range(121)))
     return Observation(
         now_seconds=now,
+        metrics_seconds=now,
         provisioned=len(pages) if provisioned is None else provisioned,
         ready=len(pages),
         min_replicas=1,

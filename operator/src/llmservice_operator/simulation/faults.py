@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+CLOCK_JUMP_SECONDS = 3600.0
+
 
 class FaultKind(StrEnum):
     """What happens while it lasts."""

@@ -5,13 +5,14 @@ Between events (a scrape, a decision, a pod that becomes ready, a fault) the com
 
 import heapq
 import math
+from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 
 from llmservice_operator.perfmodel.arrivals import Generator
-from llmservice_operator.simulation.faults import Fault, FaultKind
+from llmservice_operator.simulation.faults import CLOCK_JUMP_SECONDS, Fault, FaultKind
 from llmservice_operator.simulation.kernel import LEAST_LOADED, RANDOM, ROUND_ROBIN, advance
 from llmservice_operator.simulation.loads import Load
 from llmservice_operator.simulation.observation import Observation, Policy
@@ -77,6 +78,8 @@ class Pod:
     created_seconds: float
     phase: Phase = Phase.STARTING
     ready_seconds: float = math.inf
+    stuck: FaultKind | None = None
+    """Why it never becomes ready."""
     deadline_seconds: float = math.inf
     """Of its drain."""
 
@@ -130,6 +133,7 @@ class Simulation:
         )
         self._sent, self._wanted, self._now = 0, 0, 0.0
         self._hung: set[Fault] = set()
+        self._start_seconds: deque[float] = deque(maxlen=5)
         self.run = Run(load, policy.name, requests, half_request_seconds=half)
 
     def play(self) -> Run:
@@ -165,7 +169,12 @@ class Simulation:
     def _serve(self, until: float) -> None:
         """Serve, with pods that become ready on the way."""
         while self._now < until:
-            stop = min([until, *(pod.ready_seconds for pod in self._pods if pod.phase is Phase.STARTING)])
+            changes = [
+                pod.ready_seconds if pod.phase is Phase.STARTING else pod.deadline_seconds
+                for pod in self._pods
+                if pod.phase is not Phase.READY
+            ]
+            stop = max(self._now, min([until, *changes]))
             fleet = self._fleet
             self._sent = advance(
                 self._tables,
@@ -187,6 +196,8 @@ class Simulation:
 
     def _begin(self, pod: Pod) -> None:
         pod.phase = Phase.READY
+        if pod.ready_seconds > pod.created_seconds:
+            self._start_seconds.append(pod.ready_seconds - pod.created_seconds)
         clear_slot(self._fleet, pod.slot)
         engine = self._fleet.engines[pod.slot : pod.slot + 1]
         engine["takes"] = engine["runs"] = 1
@@ -211,13 +222,20 @@ class Simulation:
 
     def _decide(self, now: float) -> None:
         settings = self._settings
-        ready = sum(pod.phase is Phase.READY for pod in self._pods)
+        ready = {pod.pod: pod.ready_seconds for pod in self._pods if pod.phase is Phase.READY}
+        starting = [pod for pod in self._pods if pod.phase is Phase.STARTING]
         jump = any(fault.kind is FaultKind.CLOCK_JUMP and fault.holds(now) for fault in settings.faults)
         arrived = int(np.searchsorted(self._fleet.requests["ready"], now))
         seen = Observation(
-            now_seconds=now + (3600.0 if jump else 0.0),
+            now_seconds=now + (CLOCK_JUMP_SECONDS if jump else 0.0),
+            metrics_seconds=now,
             provisioned=self._wanted,
-            ready=ready,
+            ready=len(ready),
+            ready_since=ready,
+            starting_since=tuple(pod.created_seconds for pod in starting if pod.stuck is None),
+            recent_start_seconds=tuple(self._start_seconds),
+            unschedulable=sum(pod.stuck is FaultKind.UNSCHEDULABLE for pod in starting),
+            failing=sum(pod.stuck is FaultKind.CRASH_LOOP for pod in starting),
             min_replicas=settings.min_replicas,
             max_replicas=settings.max_replicas,
             held_requests=arrived - self._sent,
@@ -225,7 +243,7 @@ class Simulation:
         )
         desired = self._policy.step(seen)
         bounded = min(max(desired, settings.min_replicas), settings.max_replicas)
-        self.run.points.append(Point(now, self._wanted, ready, bounded))
+        self.run.points.append(Point(now, self._wanted, len(ready), bounded))
         self._scale(bounded, now=now)
 
     def _scale(self, replicas: int, *, now: float, at_once: bool = False) -> None:
@@ -257,9 +275,10 @@ class Simulation:
             self._begin(pod)
             return
         self.run.starts += 1
-        stuck = (FaultKind.UNSCHEDULABLE, FaultKind.CRASH_LOOP)
-        if any(fault.kind in stuck and fault.holds(now) for fault in self._settings.faults):
-            return
+        for fault in self._settings.faults:
+            if fault.kind in {FaultKind.UNSCHEDULABLE, FaultKind.CRASH_LOOP} and fault.holds(now):
+                pod.stuck = fault.kind
+                return
         jitter = self._settings.start_jitter
         pod.ready_seconds = now + sum(
             seconds * (1.0 + jitter * (2.0 * self._chance.uniform() - 1.0))
@@ -277,7 +296,10 @@ class Simulation:
     def _end_drains(self) -> None:
         for pod in [each for each in self._pods if each.phase is Phase.DRAINING]:
             engine = self._fleet.engines[pod.slot]
-            if not (engine["running"] or engine["waiting"]) or self._now >= pod.deadline_seconds:
+            if not (engine["running"] or engine["waiting"]):
+                begin = pod.deadline_seconds - self._settings.drain_seconds
+                self._remove(pod, max(begin, float(engine["told"])))
+            elif self._now >= pod.deadline_seconds:
                 self._remove(pod, self._now)
 
     def _remove(self, pod: Pod, now: float) -> None:

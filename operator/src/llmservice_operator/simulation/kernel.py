@@ -14,6 +14,7 @@ import numpy as np
 
 from llmservice_operator.simulation.compiled import compiled
 from llmservice_operator.simulation.records import (
+    LENGTH_BOUNDS_TOKENS,
     NEVER,
     NONE,
     TPOT_BOUNDS_SECONDS,
@@ -103,8 +104,6 @@ def _enqueue(settings: Any, requests: Records, engine: Any, index: int, at: floa
     engine.wait_tail = index
     engine.waiting += 1
     engine.arrived += 1
-    engine.prompt_tokens += request.prompt
-    engine.cached_tokens += request.cached
     engine.pending_tokens += request.prompt - request.cached
     if engine.next == NEVER and engine.runs:
         engine.next = max(at, _free(settings, engine))
@@ -343,6 +342,8 @@ def _begin_answer(
         ttft = request.first - (request.ready - settings.half_request_seconds)
         engine.ttft[_bucket(TTFT_BOUNDS_SECONDS, ttft)] += 1
         engine.ttft_seconds += ttft
+        engine.prompt_tokens += request.prompt
+        engine.cached_tokens += request.cached
     request.left -= 1
     if not request.left:
         _finish(settings, requests, engine, index, told)
@@ -373,6 +374,10 @@ def _finish(settings: Any, requests: Records, engine: Any, index: int, told: flo
     request = requests[index]
     request.end = told + settings.half_request_seconds
     engine.finished += 1
+    engine.inputs[_bucket(LENGTH_BOUNDS_TOKENS, request.prompt)] += 1
+    engine.outputs[_bucket(LENGTH_BOUNDS_TOKENS, request.answer)] += 1
+    engine.finished_input_tokens += request.prompt
+    engine.finished_output_tokens += request.answer
     gaps = request.answer - 1
     if gaps > 0:
         tpot = (request.end - request.first) / gaps

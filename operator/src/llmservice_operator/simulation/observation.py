@@ -54,7 +54,7 @@ class Scrape:
     """Buckets' counts, each alone, counted on like sums."""
     tpot: Sequence[float]
     itl: Sequence[float]
-    records: Any = None
+    records: Any = field(default=None, repr=False)
     """Each page's engine record, counters since that pod's start among them, in the order of `pages`."""
 
     def total(self, gauge: str) -> float:
@@ -68,8 +68,8 @@ class History:
 
     ttft_bounds_seconds: Sequence[float]
     tpot_bounds_seconds: Sequence[float]
-    scrapes: list[Scrape] = field(default_factory=list)
-    _times: list[float] = field(default_factory=list)
+    scrapes: list[Scrape] = field(default_factory=list, repr=False)
+    _times: list[float] = field(default_factory=list, repr=False)
 
     def add(self, scrape: Scrape) -> None:
         """Take one more; the oldest go."""
@@ -125,11 +125,22 @@ class Observation:
     """One step's view."""
 
     now_seconds: float
+    """By the policy's own clock."""
+    metrics_seconds: float
+    """By Prometheus' clock, which queries are evaluated at."""
     provisioned: int
     """Pods that are wanted: the scale target's replicas."""
     ready: int
     min_replicas: int
     max_replicas: int
+    starting_since: tuple[float, ...] = ()
+    """When each pod that is on its way was created."""
+    recent_start_seconds: tuple[float, ...] = ()
+    """From creation to ready, the newest last."""
+    unschedulable: int = 0
+    failing: int = 0
+    ready_since: Mapping[int, float] = field(default_factory=dict)
+    """By pod."""
     held_requests: int
     """At the router, while no pod takes any."""
     history: History

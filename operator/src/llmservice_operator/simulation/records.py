@@ -24,6 +24,9 @@ TTFT_BOUNDS_SECONDS = np.array([
 TPOT_BOUNDS_SECONDS = np.array([
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80
 ])  # fmt: skip
+LENGTH_BOUNDS_TOKENS = np.array([
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000
+])  # fmt: skip
 
 REQUEST = np.dtype(
     [
@@ -96,7 +99,7 @@ ENGINE = np.dtype(
         # what a metrics page shows, since the slot's last start
         ("arrived", "i8"),
         ("finished", "i8"),
-        ("prompt_tokens", "i8"),
+        ("prompt_tokens", "i8"),  # of requests that got their first token
         ("cached_tokens", "i8"),
         ("generated_tokens", "i8"),
         ("pending_tokens", "i8"),  # a gauge: of prompts, not computed yet
@@ -109,6 +112,10 @@ ENGINE = np.dtype(
         ("ttft", "i8", (TTFT_BOUNDS_SECONDS.size + 1,)),  # counts of each bucket alone
         ("tpot", "i8", (TPOT_BOUNDS_SECONDS.size + 1,)),
         ("itl", "i8", (TPOT_BOUNDS_SECONDS.size + 1,)),
+        ("inputs", "i8", (LENGTH_BOUNDS_TOKENS.size + 1,)),  # of finished requests
+        ("outputs", "i8", (LENGTH_BOUNDS_TOKENS.size + 1,)),
+        ("finished_input_tokens", "i8"),
+        ("finished_output_tokens", "i8"),
     ],
     align=True,
 )

@@ -56,7 +56,7 @@ class Aibrix:
 
     def _mean(self, seen: Observation, window_seconds: float) -> float:
         """Of a pod, over the window."""
-        inside = seen.history.within(window_seconds, seen.now_seconds)
+        inside = seen.history.within(window_seconds, seen.metrics_seconds)
         means = [scrape.total("kv_usage") / len(scrape.pages) for scrape in inside if scrape.pages]
         return math.fsum(means) / len(means) if means else math.nan
 

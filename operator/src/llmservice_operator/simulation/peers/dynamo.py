@@ -53,7 +53,7 @@ class Dynamo:
         now = seen.now_seconds
         if now >= self._next_throughput:
             self._next_throughput = now + THROUGHPUT_SECONDS
-            rate = seen.history.rate("arrived", THROUGHPUT_SECONDS, now)
+            rate = seen.history.rate("arrived", THROUGHPUT_SECONDS, seen.metrics_seconds)
             # A NaN at zero traffic leaves the last floor as it is (ai-dynamo/dynamo issues 6985 and 3131).
             if not math.isnan(rate):
                 self._floor = throughput_replicas(rate, self.engine_requests_per_second)
@@ -68,6 +68,6 @@ class Dynamo:
 
     def _itl(self, seen: Observation) -> float:
         """Mean gap between tokens of the last 30 s; 0 without any."""
-        seconds = seen.history.rate("itl_seconds", 30.0, seen.now_seconds)
-        tokens = seen.history.rate("generated_tokens", 30.0, seen.now_seconds)
+        seconds = seen.history.rate("itl_seconds", 30.0, seen.metrics_seconds)
+        tokens = seen.history.rate("generated_tokens", 30.0, seen.metrics_seconds)
         return seconds / tokens if tokens > 0 else 0.0

@@ -27,7 +27,7 @@ class KubeAi:
 
     def step(self, seen: Observation) -> int:
         """Desired replicas; no data is no decision."""
-        active = in_flight(seen.history, self.window_seconds, seen.now_seconds)
+        active = in_flight(seen.history, self.window_seconds, seen.metrics_seconds)
         if math.isnan(active):
             return seen.provisioned
         asked = math.ceil(active / self.target_requests)
@@ -59,7 +59,7 @@ class RayServe:
 
     def step(self, seen: Observation) -> int:
         """Desired replicas; no data is no decision."""
-        total = in_flight(seen.history, self.look_back_seconds, seen.now_seconds)
+        total = in_flight(seen.history, self.look_back_seconds, seen.metrics_seconds)
         if math.isnan(total) or not seen.ready:
             return seen.provisioned
         asked = ray_replicas(total, seen.ready, target=self.target_ongoing_requests, factor=self.factor)

@@ -39,8 +39,9 @@ class Knative:
             self._started = True
             if seen.ready > 1:
                 self._panic_until, self._panic_pods = now + self.stable_seconds, seen.ready
-        stable = self._pods(mean_concurrency(seen.history, self.stable_seconds, now), ready)
-        panic = self._pods(mean_concurrency(seen.history, self.stable_seconds * self.panic_share, now), ready)
+        at = seen.metrics_seconds
+        stable = self._pods(mean_concurrency(seen.history, self.stable_seconds, at), ready)
+        panic = self._pods(mean_concurrency(seen.history, self.stable_seconds * self.panic_share, at), ready)
         if stable is None or panic is None:
             return seen.provisioned
         if panic / ready >= self.panic_threshold:

@@ -63,9 +63,9 @@ class SloAware:
 
     def _saturation(self, seen: Observation) -> float:
         ratios = (
-            seen.history.quantile("ttft", 0.9, self.rate_window_seconds, seen.now_seconds)
+            seen.history.quantile("ttft", 0.9, self.rate_window_seconds, seen.metrics_seconds)
             / self.ttft_seconds,
-            seen.history.quantile("tpot", 0.9, self.rate_window_seconds, seen.now_seconds)
+            seen.history.quantile("tpot", 0.9, self.rate_window_seconds, seen.metrics_seconds)
             / self.tpot_seconds,
         )
         return max((each for each in ratios if not math.isnan(each)), default=0.0)

@@ -96,7 +96,7 @@ class WvaV2:
         return max(1.0, min(KV_THRESHOLD * self.pool_tokens, computed))
 
     def _lengths(self, seen: Observation) -> tuple[float, float]:
-        history, now = seen.history, seen.now_seconds
+        history, now = seen.history, seen.metrics_seconds
         arrived = history.rate("arrived", self.window_seconds, now)
         finished = history.rate("finished", self.window_seconds, now)
         if not (arrived > 0 and finished > 0):
