@@ -400,3 +400,29 @@ def test_unprofiled_images_leave_the_tower_in() -> None:
 )
 def test_features_that_change_the_runner(flag: str, version: str, runner: str) -> None:
     assert estimated(LLAMA_8B, flag, version=version).settings["model_runner"] == runner
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "cudagraph_capture_sizes=[1,2,4,8]",
+        "max_cudagraph_capture_size=8",
+        'compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8]}',
+        "compilation_config.cudagraph_mode=PIECEWISE",
+        "optimization_level=1",
+    ],
+)
+def test_fewer_graphs_take_less(flag: str) -> None:
+    assert estimated(LLAMA_8B, flag).memory.cuda_graph_bytes < estimated(LLAMA_8B).memory.cuda_graph_bytes
+
+
+@pytest.mark.parametrize(
+    "flag", ["enforce_eager", "optimization_level=0", "compilation_config.cudagraph_mode=NONE"]
+)
+def test_no_graphs_take_nothing(flag: str) -> None:
+    assert estimated(LLAMA_8B, flag).memory.cuda_graph_bytes == 0
+
+
+def test_a_mode_of_graphs_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="FULL_AND_PIECEWISE"):
+        estimated(LLAMA_8B, "compilation_config.cudagraph_mode=SOME")

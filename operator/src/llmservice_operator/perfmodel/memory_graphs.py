@@ -25,18 +25,27 @@ among experts (1.55 GiB over 24 layers of gpt-oss-20b, 0.19)."""
 
 
 def capture_counts(batch: Batch) -> tuple[int, int]:
-    """Numbers of piecewise and of full graphs (config/vllm.py `_set_cudagraph_sizes`).
+    """Numbers of piecewise and of full graphs; full ones only for batches of at most max_num_seqs."""
+    held = captured_sizes(batch)
+    full = sum(size <= batch.max_num_seqs for size in held)
+    return len(held) if batch.piecewise_graphs else 0, full if batch.full_graphs else 0
 
-    Sizes 1, 2, 4, then steps of 8, from 256 on steps of 16; full graphs only for batches of at most max_num_seqs.
+
+def captured_sizes(batch: Batch) -> list[int]:
+    """Batches that graphs are captured for, smallest first (config/vllm.py `_set_cudagraph_sizes`).
+
+    Those that a flag names, or 1, 2, 4, then steps of 8, from 256 on steps of 16, and max_num_seqs.
     """
     if batch.enforce_eager:
-        return 0, 0
+        return []
+    if batch.captures:
+        return sorted(batch.captures)
     largest = min(_LARGEST_CAPTURE, 2 * batch.max_num_seqs, batch.max_num_batched_tokens)
+    largest = largest if batch.largest_capture is None else batch.largest_capture
     sizes = {1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)}
     if batch.max_num_seqs <= largest:
         sizes.add(batch.max_num_seqs)
-    held = [size for size in sizes if size <= largest]
-    return len(held), sum(size <= batch.max_num_seqs for size in held)
+    return sorted(size for size in sizes if size <= largest)
 
 
 def attention_width(model: Architecture) -> int:
@@ -54,13 +63,14 @@ def attention_width(model: Architecture) -> int:
 
 def split_bytes(model: Architecture, batch: Batch) -> int:
     """What one gathering of FlashAttention's splits takes in the largest full graph."""
-    rows = min(_LARGEST_CAPTURE, batch.max_num_seqs, batch.max_num_batched_tokens)
+    rows = max((size for size in captured_sizes(batch) if size <= batch.max_num_seqs), default=0)
+    rows = rows if batch.full_graphs else 0
     return _SPLITS * rows * ceil_div(attention_width(model), batch.tensor_parallel_size) * _FLOAT32
 
 
 def graph_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
     """What all graphs take in the end."""
-    if batch.enforce_eager:
+    if not any(capture_counts(batch)):
         return 0
     if rules.runner_v2:
         rest = V2_REST_MIB + (V2_RANKS_MIB if batch.tensor_parallel_size > 1 else 0)
@@ -81,8 +91,8 @@ def graph_estimate_bytes(model: Architecture, batch: Batch, rules: EngineMemoryR
     if rules.runner_v2:
         return graph_bytes(model, batch, rules)
     piecewise, full = capture_counts(batch)
-    if not piecewise:
+    if not piecewise and not full:
         return 0
-    counted = FIRST_GRAPH_MIB + (piecewise - 1) + FULL_GRAPH_MIB * max(0, full - 1)
+    counted = FIRST_GRAPH_MIB + max(0, piecewise - 1) + FULL_GRAPH_MIB * max(0, full - 1)
     counted += RANKS_MIB if batch.tensor_parallel_size > 1 else 0.0
     return int(counted * MIB) + split_bytes(model, batch)

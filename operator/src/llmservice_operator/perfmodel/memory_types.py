@@ -56,6 +56,12 @@ class Batch:
     expert_parallel: bool = False
     """Experts are whole on a rank, and spread over ranks."""
     enforce_eager: bool = False
+    captures: tuple[int, ...] = ()
+    """Batch sizes of CUDA graphs that a flag names; empty: the engine's own."""
+    largest_capture: int | None = None
+    """The largest of the engine's own; None: as the other knobs have it."""
+    piecewise_graphs: bool = True
+    full_graphs: bool = True
     multimodal: bool = False
     """Whether the encoder runs: a vision model that isn't limited to text."""
     max_lora_rank: int = 0

@@ -115,22 +115,22 @@ def _too_small(held: Container, length: int) -> Iterator[tuple[str, int]]:
     if needed > held.pool:
         missing = needed - held.cache
         longest = held.layout.longest_request(held.pool, length)
-        yield (
+        text = (
             f"one request of {tokens(length)} needs {gib(needed)} of KV cache and {gib(held.cache)} are there: "
-            f"{gib(missing)} short; max_model_len of {longest:,} fits",
-            missing,
+            f"{gib(missing)} short; max_model_len of {longest:,} fits"
         )
+        yield text, missing
 
 
 def _too_large(held: Container) -> Iterator[tuple[str, int]]:
     """More than the container may hold, by how much."""
     missing = held.fixed + held.cache - held.total
     if missing > 0:
-        yield (
+        text = (
             f"processes, weights, activation and KV cache take {gib(held.fixed + held.cache)} of a limit of "
-            f"{gib(held.total)}: {gib(missing)} short; the kernel would kill it",
-            missing,
+            f"{gib(held.total)}: {gib(missing)} short; the kernel would kill it"
         )
+        yield text, missing
 
 
 def _pool_bytes(settings: Settings, *, requested: int, total: int, fixed: int) -> int:

@@ -10,6 +10,7 @@ from llmservice_operator.engines.defaults import (
     batch_defaults,
     batches_in_flight,
     drops_v2,
+    full_graphs_by_default,
     largest_capture,
     runs_on_v0,
     utilization,
@@ -36,6 +37,14 @@ from llmservice_operator.planning.estimate_settings import (
 
 SET = "--set"
 """Where a value is from that was given."""
+GRAPH_MODES = {
+    "NONE": (False, False),
+    "PIECEWISE": (True, False),
+    "FULL": (False, True),
+    "FULL_DECODE_ONLY": (False, True),
+    "FULL_AND_PIECEWISE": (True, True),
+}
+"""cudagraph_mode → whether piecewise graphs and full ones are captured."""
 WINDOWS_OFF = ("disable_sliding_window", "disable_hybrid_kv_cache_manager")
 """Flags with which a window keeps the whole context."""
 
@@ -234,15 +243,30 @@ class Resolver:
             return bool(given)
         return caches_prefixes_of_hybrids(self.version) or not self.model.has_state
 
+    def _level(self) -> str:
+        return str(self.flags.get("optimization_level", "")).removeprefix("O")
+
     def _eager(self) -> bool:
-        level = str(self.flags.get("optimization_level", "")).removeprefix("O")
-        mode = self.flags.get("compilation_config", {}).get("cudagraph_mode")
-        return bool(self.flags.get("enforce_eager")) or level == "0" or mode in {"NONE", 0}
+        return bool(self.flags.get("enforce_eager")) or self._level() == "0"
+
+    def _graph_kinds(self) -> tuple[bool, bool]:
+        """Whether piecewise graphs and full ones are captured (config/compilation.py, `cudagraph_mode`)."""
+        full = full_graphs_by_default(self.version) and self._level() != "1"
+        said = self.flags.get("compilation_config", {}).get("cudagraph_mode")
+        if said is None:
+            return True, full
+        mode = str(said).upper().rpartition(".")[2]
+        if mode not in GRAPH_MODES:
+            raise InvalidInputError(
+                f"--set compilation_config.cudagraph_mode={str(said)[:40]}: one of {', '.join(GRAPH_MODES)} is expected"
+            )
+        return GRAPH_MODES[mode]
 
     def _captures(self, seqs: int, tokens: int, speculation: Speculation) -> Captures:
         """Batch sizes of graphs (`_set_cudagraph_sizes`); those beyond the token budget are left out."""
-        if self._eager():
-            return Captures()
+        piecewise, full = self._graph_kinds()
+        if self._eager() or not (piecewise or full):
+            return Captures(piecewise=False, full=False)
         nested = self.flags.get("compilation_config", {})
         flags = (self.flags.get("cudagraph_capture_sizes"), self.flags.get("cuda_graph_sizes"))
         sizes = next((each for each in (*flags, nested.get("cudagraph_capture_sizes")) if each), ())
@@ -252,13 +276,14 @@ class Resolver:
             )
         kept = tuple(sorted(each for each in set(sizes) if 0 < each <= tokens))
         if kept:
-            return Captures(sizes=kept, largest=kept[-1])
+            return Captures(sizes=kept, largest=kept[-1], piecewise=piecewise, full=full)
         given = self.flags.get("max_cudagraph_capture_size") or nested.get("max_cudagraph_capture_size")
         if isinstance(given, int) and given > 0:
-            return Captures(largest=min(given, tokens))
-        return Captures(
-            largest=largest_capture(seqs=seqs, tokens=tokens, speculative_tokens=speculation.tokens)
+            return Captures(largest=min(given, tokens), piecewise=piecewise, full=full)
+        largest = largest_capture(
+            self.version, self.card, seqs=seqs, tokens=tokens, speculative_tokens=speculation.tokens
         )
+        return Captures(largest=largest, piecewise=piecewise, full=full)
 
     def _kv_cache_bytes(self) -> int | None:
         given: int | None = self.flags.get("kv_cache_memory_bytes")

@@ -60,6 +60,8 @@ class Captures:
     """Those that a flag names; empty: the engine's own up to `largest`."""
     largest: int = 0
     """0: none are captured."""
+    piecewise: bool = True
+    full: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def _memory(trial: Trial) -> dict[str, str]:
         f"{batch.max_num_seqs:,} sequences x {trial.model.vocab_size:,} of vocabulary, and encoder; and the runner's "
         "own buffers",
         "non_torch_bytes": "memory outside of torch's allocator (measured on H100 and H200)",
-        "cuda_graph_bytes": "none: eager" if settings.enforce_eager else f"{graphs}; {charged}",
+        "cuda_graph_bytes": f"{graphs}; {charged}" if held.graphs else "no graphs are captured",
         "cuda_graph_charged_bytes": charged if held.graphs else "no graphs",
         "kv_cache_bytes": _pool(trial),
         "outside_budget_bytes": f"{outside}; total - requested leaves {gib(held.total - held.requested)}",
