@@ -19,6 +19,7 @@ from llmservice_operator.controller.calibration import READ_SECONDS, WRITE_SECON
 from llmservice_operator.controller.starts import Measurement
 from llmservice_operator.perfmodel.calibration import Start
 from llmservice_operator.perfmodel.memory import MIB
+from llmservice_operator.resources.calibration import MAX_ENTRIES
 
 NAME = "llmservice-operator-calibration"
 KEY = "0123456789abcdef"
@@ -232,6 +233,26 @@ async def test_deleted_map_is_forgotten(scene: Scene) -> None:
         await scene.clock.advance(READ_SECONDS + WRITE_SECONDS)
 
     assert starts_of(store) == []
+
+
+async def test_what_was_deleted_does_not_come_back_with_what_is_new(scene: Scene) -> None:
+    store = scene.store()
+    store.note(measurement(1))
+    await store.write()
+    scene.maps.found = None
+    store.note(measurement(2))
+    await store.write()
+
+    assert starts_of(store) == [2]
+
+
+async def test_no_more_is_kept_than_is_written(scene: Scene) -> None:
+    store = scene.store()
+    for number in range(MAX_ENTRIES + 30):
+        store.note(measurement(number, f"{number:016x}"))
+
+    assert len(store.calibration.entries) == MAX_ENTRIES
+    assert store.calibration.entry(f"{0:016x}") is None
 
 
 async def test_map_that_is_deleted_while_it_is_written_is_made_anew(scene: Scene) -> None:

@@ -17,7 +17,7 @@ from llmservice_operator.controller.deadline import within
 from llmservice_operator.controller.recorder import EventType
 from llmservice_operator.controller.starts import Measurement
 from llmservice_operator.perfmodel.calibration import Calibration, Entry, merged, with_start
-from llmservice_operator.resources.calibration import calibration_manifest, read_calibration
+from llmservice_operator.resources.calibration import calibration_manifest, read_calibration, seen_last
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +77,13 @@ class CalibrationStore:
 
     def note(self, measurement: Measurement) -> None:
         """Take a start in. The same one twice changes nothing."""
-        known = self._calibration.entry(measurement.key)
-        entry = with_start(known, measurement.start, what=measurement.what, planned=measurement.planned)
-        if entry is known:
+        key, start = measurement.key, measurement.start
+        known = self._calibration.entry(key)
+        if known is not None and with_start(known, start, what="", planned={}) is known:
             return
-        self._new[measurement.key] = entry
+        # Only what is new: what somebody deleted meanwhile must not be written back with it.
+        new = self._new.get(key)
+        self._new[key] = with_start(new, start, what=measurement.what, planned=measurement.planned)
         self._show()
 
     @contextlib.asynccontextmanager
@@ -140,12 +142,11 @@ class CalibrationStore:
         self._read_at = self._clock.monotonic()
         self._tell(found, read.problems)
         if read.foreign:
-            self._kept |= self._new  # in memory only
-            self._new = {}
+            self._kept, self._new = _joined(self._kept, self._new), {}  # in memory only
+            self._show()
             return
-        entries, taken = dict(read.calibration.entries), dict(self._new)
-        for key, entry in taken.items():
-            entries[key] = merged(entries[key], entry) if key in entries else entry
+        taken = dict(self._new)
+        entries = _joined(read.calibration.entries, taken)
         if write and taken:
             await self._put(found, calibration_manifest(self._namespace, self._name, entries))
             # What came while the request ran is still new.
@@ -170,9 +171,7 @@ class CalibrationStore:
             raise ConflictError(error.status, error.reason, error.message) from error
 
     def _show(self) -> None:
-        entries = dict(self._kept)
-        for key, entry in self._new.items():
-            entries[key] = merged(entries[key], entry) if key in entries else entry
+        entries = _joined(self._kept, self._new)
         if entries != self._calibration.entries:
             self._calibration = Calibration(entries=entries)
 
@@ -193,3 +192,11 @@ class CalibrationStore:
             message = f"a part of the calibration is ignored: {words}"
             self._recorder.event(about, "Warning", "CalibrationUnreadable", message)
         self._told = problems
+
+
+def _joined(kept: Mapping[str, Entry], new: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Both; of too many those that were seen last."""
+    entries = dict(kept)
+    for key, entry in new.items():
+        entries[key] = merged(entries[key], entry) if key in entries else entry
+    return seen_last(entries)

@@ -54,9 +54,15 @@ class ReadCalibration:
     """Whether the ConfigMap is somebody else's: it is never written then."""
 
 
+def seen_last(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """At most `MAX_ENTRIES` of them: the least recently seen go."""
+    if len(entries) <= MAX_ENTRIES:
+        return dict(entries)
+    return dict(sorted(entries.items(), key=lambda item: (item[1].seen_at, item[0]))[-MAX_ENTRIES:])
+
+
 def calibration_manifest(namespace: str, name: str, entries: Mapping[str, Entry]) -> Manifest:
     """The ConfigMap of these entries: those seen last, at most `MAX_ENTRIES`."""
-    kept = sorted(entries.items(), key=lambda item: (item[1].seen_at, item[0]))[-MAX_ENTRIES:]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -65,7 +71,7 @@ def calibration_manifest(namespace: str, name: str, entries: Mapping[str, Entry]
             "namespace": namespace,
             "labels": {PART_OF_LABEL: PART_OF, COMPONENT_LABEL: COMPONENT},
         },
-        "data": {key: entry_text(entry) for key, entry in sorted(kept)},
+        "data": {key: entry_text(entry) for key, entry in sorted(seen_last(entries).items())},
     }
 
 
@@ -130,11 +136,10 @@ def read_calibration(found: Mapping[str, Any] | None) -> ReadCalibration:
             entries[key] = entry
         else:
             bad.setdefault(why, []).append(str(key)[:40])
-    kept = dict(sorted(entries.items(), key=lambda item: item[1].seen_at)[-MAX_ENTRIES:])
     problems = [f"{_counted(keys)} {why}" for why, keys in bad.items()]
     if len(entries) > MAX_ENTRIES:
         problems.append(f"of {len(entries)} entries the {MAX_ENTRIES} seen last are used")
-    return ReadCalibration(calibration=Calibration(entries=kept), problems=tuple(problems))
+    return ReadCalibration(calibration=Calibration(entries=seen_last(entries)), problems=tuple(problems))
 
 
 def _counted(keys: list[str]) -> str:
