@@ -426,3 +426,15 @@ def test_no_graphs_take_nothing(flag: str) -> None:
 def test_a_mode_of_graphs_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="FULL_AND_PIECEWISE"):
         estimated(LLAMA_8B, "compilation_config.cudagraph_mode=SOME")
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("pp=2", "stages are timed one after the other"),
+        ("dp=2", "of one of 2 engines"),
+        ("speculative_config.method=ngram", "without speculation"),
+    ],
+)
+def test_what_times_leave_out_is_said(flag: str, said: str) -> None:
+    assert any(said in each for each in estimated(LLAMA_8B, flag, prefill=(512,)).warnings)

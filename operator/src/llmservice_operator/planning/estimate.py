@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from llmservice_operator.engines.environment import environment_notes
 from llmservice_operator.engines.flags import Given, read_flags
 from llmservice_operator.engines.versions import Version, known_version
 from llmservice_operator.errors import InvalidInputError
@@ -58,7 +59,8 @@ def estimate(inputs: EstimateInputs) -> Estimate:
         outcome = estimate_gpu(model, settings, free_bytes=None if free is None else int(free * GIB))
     speed = _speed(inputs, model, settings, outcome)
     warnings = (
-        *outcome.problems, *outcome.warnings, *speed.warnings, note.warning, *settings.notes, *given.notes
+        *outcome.problems, *outcome.warnings, *speed.warnings, note.warning, *settings.notes, *given.notes,
+        *environment_notes(inputs.env),
     )  # fmt: skip
     return Estimate(
         memory=Memory(**outcome.memory),

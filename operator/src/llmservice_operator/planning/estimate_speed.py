@@ -83,8 +83,14 @@ def _open_loop(speed: SpeedModel, arrival: Arrival, outcome: Outcome) -> dict[st
 
 
 def _beyond(inputs: EstimateInputs, settings: Settings, outcome: Outcome) -> Iterator[str]:
-    """Points that this engine would never run."""
+    """What the times leave out, and points that this engine would never run."""
     length, pool = outcome.max_model_len, outcome.kv_cache["tokens"]
+    if settings.parallel.pipeline > 1:
+        yield "speed: a pipeline's stages are timed one after the other; that they overlap isn't counted"
+    if settings.parallel.data > 1:
+        yield f"speed: of one of {settings.parallel.data} engines"
+    if settings.speculation.method:
+        yield "speed: without speculation; how many drafted tokens are taken isn't known"
     for prompt in inputs.prefill:
         if prompt > length:
             yield f"a prompt of {prompt:,} tokens is longer than max_model_len {length:,}: the engine refuses it"
