@@ -256,7 +256,7 @@ def test_length_comes_before_bits_and_bits_before_money() -> None:
 def test_what_costs_is_told_by_price() -> None:
     """Two L4 at 0.75 an hour cost less than an L40S at 1.9."""
     rows = tuple(row for row in catalogue() if row.name in {"nvidia-l4", "nvidia-l40s"})
-    spec = {"accelerator": ONE_L4, "workload": {"context": {"min": 65_536}}}
+    spec = {"accelerator": ONE_L4, "workload": {"context": {"min": 80_000}}}
 
     refusal = refused(LLAMA_8B, spec, catalogue=rows)
 

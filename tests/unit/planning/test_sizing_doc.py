@@ -118,7 +118,6 @@ def test_what_lies_outside_of_the_budget(start: dict[str, Any]) -> None:
         context_bytes(batch),
         account.graphs,
         sampler_state_bytes(model, batch, rules),
-        394 << 20,
         growth_bytes(model, batch),
     )
     text = " + ".join(f"{each / GIB:.2f}" for each in parts)

@@ -103,15 +103,26 @@ def context_bytes(batch: Batch) -> int:
 
 
 def growth_bytes(model: Architecture, batch: Batch) -> int:
-    """What generation takes after the start, outside of the budget.
+    """What generation takes beyond the activation that is charged.
 
-    1.2 to 1.5 times the forward pass (H200, 0.26: 1.7 to 3.8 GiB at 16,384 batched tokens); 0.5 GiB at least.
+    Half of a forward pass to all of it (nvidia-smi after generation, less context, weights, pool, graphs, penalty
+    counts and activation, on H200, 0.26: 0.85 and 1.17 GiB of 1.7 with Llama-3.1-8B, 2.64 of 2.5 with Qwen3-32B-FP8,
+    0.15 with experts, whose sampler's peak is larger); 0.5 GiB at least.
     """
-    return max(GIB // 2, int(1.55 * forward_bytes(model, batch)))
+    return max(GIB // 2, int(1.1 * forward_bytes(model, batch)))
 
 
 WORKSPACE_BYTES = 394 * MIB
 """FlashInfer's workspace, made when it is first needed (v1/attention/backends/flashinfer.py)."""
+
+
+def workspace_bytes(batch: Batch) -> int:
+    """That workspace where FlashInfer's attention is the default: on SM100 (platforms/cuda.py); none elsewhere.
+
+    nvidia-smi after starts with FlashAttention on H200 has no room for it (2,048 batched tokens: 1.48 GiB beside
+    weights and cache, of which context, non-torch and graphs are 1.14).
+    """
+    return WORKSPACE_BYTES if batch.device.data_center_blackwell else 0
 
 
 def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
@@ -124,7 +135,7 @@ def outside_start_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRu
     context = int((0.51 if batch.tensor_parallel_size == 1 else 1.5) * GIB)
     graphs = 0 if rules.graphs_charged else graph_bytes(model, batch, rules) * 4 // 5
     state = _uncharged_state(model, batch, rules)
-    return context + graphs + state + WORKSPACE_BYTES + _sampler_outside(model, batch, rules)
+    return context + graphs + state + workspace_bytes(batch) + _sampler_outside(model, batch, rules)
 
 
 def _sampler_outside(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
@@ -142,7 +153,7 @@ def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -
     graphs = 0 if rules.graphs_charged else graph_bytes(model, batch, rules)
     growth = max(growth_bytes(model, batch), _sampler_outside(model, batch, rules))
     state = _uncharged_state(model, batch, rules)
-    return context_bytes(batch) + graphs + state + WORKSPACE_BYTES + growth
+    return context_bytes(batch) + graphs + state + workspace_bytes(batch) + growth
 
 
 MARGIN_BYTES = GIB // 2
