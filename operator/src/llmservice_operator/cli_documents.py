@@ -14,7 +14,7 @@ from llmservice_operator.perfmodel.accelerators import (
     AcceleratorRow,
     builtin_catalogue_text,
     load_catalogue,
-    merge_catalogues,
+    with_users_rows,
 )
 
 CONFIG_KEY, QUANT_KEY, CATALOGUE_KEY = "config.json", "hf_quant_config.json", "accelerators.yaml"
@@ -166,7 +166,7 @@ def read_catalogue(path: Path | None) -> tuple[AcceleratorRow, ...]:
     for each in yaml_objects(text, str(path)):
         if each.get("kind") == "ConfigMap":
             text = str(member(each, "data", str(path)).get(CATALOGUE_KEY, ""))
-    return merge_catalogues(builtin, load_catalogue(text))
+    return with_users_rows(builtin, text)
 
 
 def config_texts(path: Path) -> tuple[dict[str, str], str]:

@@ -15,7 +15,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.perfmodel.accelerators import AcceleratorRow, load_catalogue, merge_catalogues
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow, load_catalogue, with_users_rows
 from llmservice_operator.version import __version__
 
 NAMESPACE_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -124,7 +124,7 @@ def read_catalogue(settings: Settings) -> tuple[AcceleratorRow, ...]:
     catalogue = load_catalogue(builtin.read_text())
     for path in settings.catalogue_files:
         text = _read_file("LLMSERVICE_CATALOGUE_FILES", path)
-        catalogue = merge_catalogues(catalogue, load_catalogue(text))
+        catalogue = with_users_rows(catalogue, text)
     return catalogue
 
 

@@ -1,13 +1,17 @@
 """The catalogue: the built-in rows, and what is said of a user's bad ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import (
+    builtin_catalogue_text,
     find_row,
     load_catalogue,
     merge_catalogues,
     similar_names,
+    with_users_rows,
 )
 from unit.perfmodel.samples import catalogue
 
@@ -117,3 +121,25 @@ def test_a_row_that_is_there_twice_is_refused() -> None:
 
     with pytest.raises(InvalidInputError, match="'acme-x1' is there twice"):
         load_catalogue(twice)
+
+
+def test_a_price_of_the_users_changes_nothing_else() -> None:
+    builtin = load_catalogue(builtin_catalogue_text())
+
+    merged = with_users_rows(builtin, "rows: [{name: nvidia-l4, costPerHour: 0.35}]")
+
+    before, after = (find_row(rows, "nvidia-l4") for rows in (builtin, merged))
+    assert before is not None
+    assert after == replace(before, cost_per_hour=0.35)
+
+
+def test_every_built_in_row_comes_back_from_its_name_alone() -> None:
+    builtin = load_catalogue(builtin_catalogue_text())
+    text = "rows: [" + ", ".join(f"{{name: {row.name}}}" for row in builtin) + "]"
+
+    assert with_users_rows(builtin, text) == builtin
+
+
+def test_a_new_row_must_say_all() -> None:
+    with pytest.raises(InvalidInputError, match="row acme-1: memoryGiB is None"):
+        with_users_rows((), "rows: [{name: acme-1, costPerHour: 1}]")

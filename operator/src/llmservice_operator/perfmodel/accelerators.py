@@ -91,6 +91,20 @@ def load_catalogue(text: str) -> tuple[AcceleratorRow, ...]:
 
     Raises InvalidInputError that names row, field, value and mend.
     """
+    return _rows(text, {})
+
+
+def with_users_rows(builtin: tuple[AcceleratorRow, ...], text: str) -> tuple[AcceleratorRow, ...]:
+    """The built-in rows with those of a user's catalogue, merged by name.
+
+    A row of a known name takes what it doesn't say from the built-in one: `{name: nvidia-l4, costPerHour: 0.4}` is a
+    price. Raises InvalidInputError as `load_catalogue` does.
+    """
+    return merge_catalogues(builtin, _rows(text, {row.name: _values(row) for row in builtin}))
+
+
+def _rows(text: str, known: Mapping[str, Mapping[str, Any]]) -> tuple[AcceleratorRow, ...]:
+    """The rows of a text, each over the known values of its name."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         document = yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader, in C where it is built
@@ -99,12 +113,40 @@ def load_catalogue(text: str) -> tuple[AcceleratorRow, ...]:
     rows = document.get("rows") if isinstance(document, Mapping) else None
     if not isinstance(rows, list):
         raise InvalidInputError("accelerators: `rows` is missing; a catalogue is `rows:` with a list of rows")
-    parsed = tuple(_row(index, each) for index, each in enumerate(rows))
+    parsed = tuple(_row(index, _over(known, each)) for index, each in enumerate(rows))
     names = [row.name for row in parsed]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInputError(f"accelerators: the row {twice!r} is there twice; keep one")
     return parsed
+
+
+def _over(known: Mapping[str, Mapping[str, Any]], values: Any) -> Any:
+    name = values.get("name") if isinstance(values, Mapping) else None
+    return {**known[name], **values} if isinstance(name, str) and name in known else values
+
+
+def _values(row: AcceleratorRow) -> dict[str, Any]:
+    """A row as it stands in a catalogue."""
+    values: dict[str, Any] = {
+        "name": row.name,
+        "memoryGiB": row.memory_bytes / (1 << 30),
+        "memoryBandwidthBytesPerSecond": row.memory_bandwidth_bytes_per_second,
+        "bf16FlopsPerSecond": row.bf16_flops_per_second,
+        "resourceName": row.resource_name,
+        "costPerHour": row.cost_per_hour,
+        "maxPerNode": row.max_per_node,
+        "interconnectBandwidthBytesPerSecond": row.interconnect_bandwidth_bytes_per_second,
+        "deviceNameContains": list(row.device_name_contains),
+        "nodeLabels": {key: list(each) for key, each in row.node_labels},
+        "evidence": row.evidence,
+        "sources": dict(row.sources),
+    }
+    if row.fp8_flops_per_second is not None:
+        values["fp8FlopsPerSecond"] = row.fp8_flops_per_second
+    if row.compute_capability is not None:
+        values["computeCapability"] = row.compute_capability
+    return values
 
 
 def merge_catalogues(
