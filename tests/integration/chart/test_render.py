@@ -204,7 +204,7 @@ def test_roles_and_accounts_may_be_left_to_others() -> None:
         ({"nameOverride": "-x"}, "does not match pattern"),
         ({"allowedHostPaths": ["data"]}, "does not match pattern"),
         ({"hub": {"endpoint": "hub.local"}}, "does not match pattern"),
-        ({"accelerators": [{"name": "x"}]}, "missing properties"),
+        ({"accelerators": [{"costPerHour": 1}]}, "missing property 'name'"),
         ({"accelerators": [{**ROW, "memoryGB": 1}]}, "additional properties 'memoryGB' not allowed"),
         ({"extraEnv": [{"name": "LLMSERVICE_WORKERS", "value": "1"}]}, "'not' failed"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name is empty"),
