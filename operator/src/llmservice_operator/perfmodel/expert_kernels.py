@@ -5,7 +5,7 @@ Read in vLLM 0.10.2 to 0.28: `mxfp4_round_up_hidden_size_and_intermediate_size` 
 brings along from 0.12 on (third_party/triton_kernels/tensor_details/layout_details).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmservice_operator.perfmodel.shapes import ceil_div
 
@@ -31,18 +31,19 @@ class ExpertKernel:
     scale_columns: int = 1
     keeps_scales: bool = False
     """Whether the checkpoint's scales stay beside the kernel's own."""
+    bias_bytes: int | None = None
+    """Of an element of the biases, where it isn't the model's dtype."""
 
 
 MARLIN = ExpertKernel(name="Marlin", hidden=256, intermediate=128)
 TRITON_HOPPER = ExpertKernel(
     name="Triton on Hopper", intermediate=64, value_rows=16, value_column_bytes=32, scale_rows=256, scale_columns=2,
-    keeps_scales=True,
+    bias_bytes=4,
 )  # fmt: skip
-TRITON_HOPPER_64 = ExpertKernel(
-    name="Triton on Hopper", intermediate=64, value_rows=64, value_column_bytes=64, scale_rows=256, scale_columns=2,
-    keeps_scales=True,
-)  # fmt: skip
-"""0.17.1 to 0.20.2: both sides of the values to 64."""
+_PADS_64_FROM, _PADS_64_UNTIL = (0, 17, 0), (0, 21, 0)
+"""Both sides of the values to 64: in 0.17.1 to 0.20.2, not in 0.16 and 0.22.1."""
+_DROPS_SCALES_FROM = (0, 26, 0)
+"""The checkpoint's scales are deleted: in 0.26, not in 0.24."""
 TRTLLM_256 = ExpertKernel(name="TensorRT-LLM", hidden=256, intermediate=256)
 TRTLLM = ExpertKernel(name="TensorRT-LLM", hidden=256, intermediate=128)
 """From 0.20 on."""
@@ -54,7 +55,10 @@ def mxfp4_kernel(capability: Capability | None, engine_version: Version) -> Expe
         return MARLIN
     if capability >= (10, 0):
         return TRTLLM_256 if engine_version < (0, 20, 0) else TRTLLM
-    return TRITON_HOPPER_64 if (0, 17, 0) <= engine_version < (0, 21, 0) else TRITON_HOPPER
+    kernel = replace(TRITON_HOPPER, keeps_scales=engine_version < _DROPS_SCALES_FROM)
+    if _PADS_64_FROM <= engine_version < _PADS_64_UNTIL:
+        return replace(kernel, value_rows=64, value_column_bytes=64)
+    return kernel
 
 
 def expert_tensors(

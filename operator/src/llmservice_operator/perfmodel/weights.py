@@ -77,11 +77,18 @@ def tensor_bytes(
         return
     elements = sum(rank_elements(each, placement) for each in unit)
     if first is None:
-        yield elements * (unit[0].element_bytes or DTYPE_BYTES[dtype])
+        yield elements * (_own_width(unit[0], quantization, placement) or DTYPE_BYTES[dtype])
         return
     yield int(elements * (first.bits - first.scale_bits) / 8)
     if first.scale_bits:
         yield int(elements * first.scale_bits / 8)
+
+
+def _own_width(weight: Weight, quantization: Quantization, placement: Placement) -> int | None:
+    """Bytes of an element that isn't in the model's dtype; None: it is."""
+    if weight.module.endswith("_bias") and quantization.method == "mxfp4":
+        return mxfp4_kernel(placement.capability, placement.engine_version).bias_bytes
+    return weight.element_bytes
 
 
 def rank_elements(weight: Weight, placement: Placement) -> int:
