@@ -183,3 +183,9 @@ def test_a_node_that_is_labelled_before_its_driver_is_ready_is_waited_for() -> N
 
     assert plan.accelerator.name == "nvidia-l40s"
     assert any("no visible node has nvidia-l40s" in each for each in plan.warnings)
+
+
+def test_a_service_stays_on_slices_of_its_profile_when_cheaper_ones_turn_up() -> None:
+    stay = {"current_accelerator": "nvidia-a100-80gb", "current_resource": "nvidia.com/mig-3g.40gb"}
+
+    assert planned(SMOLLM2, nodes=(MIXED,), **stay).resource_name == "nvidia.com/mig-3g.40gb"

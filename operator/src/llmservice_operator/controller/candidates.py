@@ -40,6 +40,8 @@ class Question:
     correction: MemoryCorrection | None = None
     accelerator: str = ""
     """The row that the service stays on if it can; empty: the choice is free."""
+    resource: str = ""
+    """The resource that its pods ask for, such as slices of one profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Candidates:
             None if question.nodes is None else question.nodes.digest,
             question.correction,
             question.accelerator,
+            question.resource,
         )
         key = (question.identity, planned_from)
         calibration = self._calibration()
@@ -116,6 +119,7 @@ class Candidates:
                 model=question.model,
                 nodes=question.nodes,
                 accelerator=stored.plan.accelerator.name,
+                resource=stored.plan.resource_name,
             )
         )
         return answer if isinstance(answer, Revision) else None
@@ -157,6 +161,7 @@ class Candidates:
             engine_version="",
             correction=question.correction,
             current_accelerator=question.accelerator,
+            current_resource=question.resource,
             calibration=calibration,
         )
         return plan_for_image(inputs, lambda row: self._engine_version(question.spec, row))

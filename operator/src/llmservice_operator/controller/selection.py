@@ -99,7 +99,8 @@ def _next(
     same_words = hashed == stored.revision.inputs_hash and not refreshed
     if not refreshed and inputs.get("accelerator") == stored.revision.inputs.get("accelerator"):
         # What turns up among the nodes is no reason to move; that the user says something else of them is.
-        question = replace(question, accelerator=stored.revision.plan.accelerator.name)
+        plan = stored.revision.plan
+        question = replace(question, accelerator=plan.accelerator.name, resource=plan.resource_name)
     if same_words and stored.correction is not None:
         question = replace(question, correction=stored.correction)
     answer = candidates.candidate(question)

@@ -65,13 +65,15 @@ def candidates(case: Case) -> list[Candidate]:
     What is free changes by the minute, so it counts only where the service doesn't run yet: no node that empties
     makes another plan of one that runs.
     """
-    current = case.inputs.current_accelerator
+    current, resource = case.inputs.current_accelerator, case.inputs.current_resource
     sizes = _sizes(case)
     found = [each for offer in offers(case) for each in _sized(case, offer, sizes)]
 
-    def rank(each: Candidate) -> tuple[bool, bool, bool, float, int]:
+    def rank(each: Candidate) -> tuple[bool, bool, bool, bool, float, int]:
         elsewhere = each.row.name != current
-        return elsewhere, not each.seen, elsewhere and not each.free, each.cost, each.tensor_parallel_size
+        another = not elsewhere and resource not in {"", each.resource_name}
+        taken = elsewhere and not each.free
+        return elsewhere, another, not each.seen, taken, each.cost, each.tensor_parallel_size
 
     return sorted(found, key=rank)
 

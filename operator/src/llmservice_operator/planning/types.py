@@ -81,6 +81,8 @@ class PlanInputs:
     current_accelerator: str = ""
     """The row that the service runs on, where it does. It is kept as long as it may be used and fits: a cheaper one
     that has become visible is no reason to move."""
+    current_resource: str = ""
+    """The resource that its pods ask for: whole cards, or slices of one profile."""
     calibration: Calibration = NOTHING_KNOWN
     """What earlier starts have measured, by situation."""
 
