@@ -11,6 +11,7 @@ Waiting in a queue before that isn't in the TTFT: it depends on the arrival rate
 `requests_per_second`. The times of steps are those of perfmodel/speed.py.
 """
 
+import math
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.arrivals import Lengths, mean_length
@@ -126,12 +127,19 @@ def speed_model(
 
 
 def tpot_seconds(model: SpeedModel, load: Load, batch: int) -> float:
-    """Mean time per output token of a request beside `batch - 1` others that end and begin at all times."""
+    """Mean time per output token of a request beside `batch - 1` others that end and begin at all times.
+
+    Ends are independent of each other, so the prompts of a step are Poisson distributed, and a share of
+    1 - exp(-mean) of the steps carries any.
+    """
     decode = model.decode_seconds(batch, load.context)
     per_step = (batch - 1) * load.prompt / load.answer
     budget = max(1, model.case.max_num_batched_tokens - batch)
-    chunk = max(1, round(min(max(load.prompt, per_step), budget)))
-    share = min(1.0, per_step / chunk)
+    unit = min(load.prompt, budget)
+    share = -math.expm1(-per_step / unit)
+    if share <= 0.0:
+        return decode
+    chunk = max(1, round(min(per_step / share, budget)))
     return (1.0 - share) * decode + share * _mixed_seconds(model, load, batch, chunk)
 
 
