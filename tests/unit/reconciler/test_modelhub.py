@@ -111,6 +111,51 @@ async def test_many_at_once_ask_once() -> None:
     assert len([each for each in pages.requests if each.url.path.startswith("/api/")]) == 1
 
 
+async def test_commit_that_a_branch_led_to_is_known_by_itself() -> None:
+    pages = Pages()
+    async with hub(pages) as client:
+        found = await client.model("org/tiny", "main")
+        asked = len(pages.requests)
+        again = await client.model("org/tiny", COMMIT)
+
+    assert (len(pages.requests), again) == (asked, found)
+
+
+async def test_branch_that_did_not_move_is_not_read_anew() -> None:
+    pages, now = Pages(), [0.0]
+    client = HttpModelHub(
+        endpoint=HUB, token=None, monotonic=lambda: now[0], transport=httpx.MockTransport(pages)
+    )
+    pages.sizes = {}
+    async with client:
+        await client.model("org/tiny", "main")
+        asked = len(pages.requests)
+        now[0] = 301.0
+        await client.model("org/tiny", "main")
+
+    assert [each.url.path for each in pages.requests[asked:]] == ["/api/models/org/tiny/revision/main"]
+
+
+@pytest.mark.parametrize(("seconds", "asked_again"), [(1000.0, False), (3601.0, True)])
+async def test_headers_that_could_not_be_read_are_tried_again_after_an_hour(
+    seconds: float, *, asked_again: bool
+) -> None:
+    """Asked for at each look, a storage that a network does not let through would hold every look up."""
+    pages, now = Pages(), [0.0]
+    client = HttpModelHub(
+        endpoint=HUB, token=None, monotonic=lambda: now[0], transport=httpx.MockTransport(pages)
+    )
+    pages.answers[f"/org/tiny/resolve/{COMMIT}/model.safetensors"] = httpx.Response(503)
+    async with client:
+        await client.model("org/tiny", "main")
+        asked = len(pages.requests)
+        now[0] = seconds
+        with contextlib.suppress(ModelHubError):  # these pages know the branch only
+            await client.model("org/tiny", COMMIT)
+
+    assert (len(pages.requests) > asked) == asked_again
+
+
 async def test_refusal_is_remembered_for_a_moment() -> None:
     pages = Pages()
     pages.answers["/api/models/org/tiny/revision/main"] = httpx.Response(404)

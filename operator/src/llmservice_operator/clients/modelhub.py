@@ -82,8 +82,9 @@ class ModelHub(Protocol):
 class HttpModelHub:
     """ModelHub over httpx, in the layout of the Hugging Face hub's API.
 
-    Answers are kept: a commit's for ever, a branch's for `branch_ttl_seconds`, a no for `refusal_ttl_seconds`, at
-    most `max_entries` in all. Many who ask for the same model at once wait for one answer.
+    Answers are kept: a commit's for ever, or for `unsure_ttl_seconds` where the weights' headers could not be read
+    (a network may let the hub through and not its storage), a branch's for `branch_ttl_seconds`, a no for
+    `refusal_ttl_seconds`, at most `max_entries` in all. Many who ask for the same model at once wait for one answer.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class HttpModelHub:
         headers_timeout_seconds: float = 20.0,
         branch_ttl_seconds: float = 300.0,
         refusal_ttl_seconds: float = 15.0,
+        unsure_ttl_seconds: float = 3600.0,
         max_entries: int = 256,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -108,6 +110,7 @@ class HttpModelHub:
         self._monotonic = monotonic
         self._branch_ttl_seconds = branch_ttl_seconds
         self._refusal_ttl_seconds = refusal_ttl_seconds
+        self._unsure_ttl_seconds = unsure_ttl_seconds
         self._max_entries = max_entries
         self._answers: OrderedDict[tuple[str, str], tuple[float, HubModel | ModelHubError]] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Lock] = {}
@@ -141,6 +144,9 @@ class HttpModelHub:
             answer = self._known(key)
             if answer is None:
                 answer = await self._ask(repository, revision)
+                if isinstance(answer, HubModel):
+                    # A service asks for the commit from its second look on.
+                    self._answers[repository, answer.commit] = (self._monotonic(), answer)
                 self._answers[key] = (self._monotonic(), answer)
             self._answers.move_to_end(key)
         self._forget_oldest()
@@ -156,9 +162,10 @@ class HttpModelHub:
         age_seconds = self._monotonic() - kept[0]
         if isinstance(kept[1], ModelHubError):
             return kept[1] if age_seconds < self._refusal_ttl_seconds else None
+        if _COMMIT.match(key[1]) is None:
+            return kept[1] if age_seconds < self._branch_ttl_seconds else None
         unsure = kept[1].checkpoint is None and kept[1].weights_problem
-        pinned = _COMMIT.match(key[1]) is not None and not unsure
-        return kept[1] if pinned or age_seconds < self._branch_ttl_seconds else None
+        return kept[1] if not unsure or age_seconds < self._unsure_ttl_seconds else None
 
     def _forget_oldest(self) -> None:
         while len(self._answers) > self._max_entries:
@@ -192,6 +199,9 @@ class HttpModelHub:
             raise ModelHubError(
                 "HubUnavailable", f"the hub {self._host} named no commit for {name}", permanent=False
             )
+        known = self._known((repository, commit))
+        if isinstance(known, HubModel):
+            return known  # the branch stands where it stood
         sizes = _file_sizes(described.get("siblings"))
         config = await self._file(repository, commit, "config.json", _MAX_CONFIG_BYTES)
         if config is None:
