@@ -50,11 +50,14 @@ def corrected_weights(case: Case, derived_bytes: int, ranks: int) -> int:
     return max(derived_bytes, int(correction.weights_at_least_bytes * scale))
 
 
-def lowered(case: Case, total_bytes: int) -> float:
-    """What the failure takes off the utilisation of a card of so many bytes."""
+def lowered(case: Case, candidate: Candidate) -> float:
+    """What the failure takes off the utilisation: by figures on cards of the same row, by a fixed step on others."""
     correction = case.inputs.correction
     if correction is None:
         return 0.0
+    if correction.accelerator not in ("", candidate.row.name):
+        return FAILED_STEP if correction.failure_class == OUT_OF_MEMORY else 0.0
+    total_bytes = candidate.row.memory_bytes
     taken = (correction.device_others_bytes or 0) / total_bytes
     if correction.failure_class == NOT_EMPTY:
         return max(taken, _not_free(correction))

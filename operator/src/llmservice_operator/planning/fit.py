@@ -225,7 +225,7 @@ def _utilization(
     """Utilisation, why it can't run, and what a pin costs."""
     total = candidate.row.memory_bytes
     safe = safe_utilization(total_bytes=total, model=case.model, batch=batch, rules=rules)
-    safe = max(0.0, math.floor(100 * (safe - lowered(case, total)) + 1e-6) / 100)
+    safe = max(0.0, math.floor(100 * (safe - lowered(case, candidate)) + 1e-6) / 100)
     pinned = case.spec.engine.pin.gpu_memory_utilization
     if pinned is None:
         return safe, None, ""
