@@ -9,13 +9,17 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from llmservice_operator.errors import InvalidInputError
-from llmservice_operator.perfmodel.accelerators import AcceleratorRow, load_catalogue, with_users_rows
+from llmservice_operator.perfmodel.accelerators import (
+    AcceleratorRow,
+    builtin_catalogue_text,
+    load_catalogue,
+    with_users_rows,
+)
 from llmservice_operator.version import __version__
 
 NAMESPACE_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -120,8 +124,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 def read_catalogue(settings: Settings) -> tuple[AcceleratorRow, ...]:
     """The built-in accelerators with the users' rows merged over them."""
-    builtin = resources.files("llmservice_operator.perfmodel").joinpath("accelerators.yaml")
-    catalogue = load_catalogue(builtin.read_text())
+    catalogue = load_catalogue(builtin_catalogue_text())
     for path in settings.catalogue_files:
         text = _read_file("LLMSERVICE_CATALOGUE_FILES", path)
         catalogue = with_users_rows(catalogue, text)
