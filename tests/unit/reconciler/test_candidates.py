@@ -135,3 +135,24 @@ async def test_cordoned_node_comes_last(world: World) -> None:
     await world.settle()
 
     assert world.status["plan"]["accelerator"] == "nvidia-h200"
+
+
+async def test_missed_objective_is_told_and_served_all_the_same(world: World) -> None:
+    world.serve(slo={"tpot": {"p95": "1ms"}})
+    await world.settle()
+
+    status, reason, message = world.condition("Planned")
+    assert (status, reason) == ("True", "ObjectiveMissed")
+    assert "spec.slo.tpot.p95 of 1.0 ms is missed" in message
+    assert world.deployment["spec"]["replicas"] == 1
+
+
+async def test_objective_is_a_word_of_the_users_that_plans_anew(world: World) -> None:
+    world.serve(accelerator={"types": ["nvidia-h200"]})
+    await world.settle()
+    before = world.status["plan"]["knobs"]["maxNumSeqs"]
+
+    world.serve(accelerator={"types": ["nvidia-h200"]}, slo={"tpot": {"p95": "2ms"}})
+    await world.settle()
+
+    assert world.status["plan"]["knobs"]["maxNumSeqs"] < before

@@ -47,6 +47,8 @@ class Reason(StrEnum):
     """A plan stands; status.plan holds it."""
     PLAN_CORRECTED = "PlanCorrected"
     """The engine ran short of memory, and the plan was corrected once from its own numbers."""
+    OBJECTIVE_MISSED = "ObjectiveMissed"
+    """A plan stands, and its prediction does not keep spec.slo; the message has by how much, and why."""
     DOES_NOT_FIT = "DoesNotFit"
     """The model and the workload do not fit; the message has the shortfall and the cheapest mend."""
     INVALID_SPEC = "InvalidSpec"

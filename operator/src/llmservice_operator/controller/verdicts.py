@@ -108,6 +108,9 @@ def _planned(situation: Situation) -> Verdict:
             reason=Reason.PLAN_CORRECTED,
             message=f"{words}; corrected once, since the engine said: {said}",
         )
+    missed = selection.active.plan.missed
+    if missed:
+        return Verdict(status="True", reason=Reason.OBJECTIVE_MISSED, message="; ".join((words, *missed)))
     return Verdict(status="True", reason=Reason.PLANNED, message=words)
 
 
