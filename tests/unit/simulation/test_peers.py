@@ -60,6 +60,17 @@ def test_llmd_slo_takes_the_p90_of_the_last_minute_over_the_bound() -> None:
     assert rule._raw[-1][1] == pytest.approx(4.75 / 3.0)
 
 
+def test_llmd_predicts_ttft_from_what_waits_over_what_is_finished() -> None:
+    """Nine wait on each of two pods, three a second are finished: 0.3 s + 18 / 3 s."""
+    old = scrape(0.0, pods(2, waiting=9.0))
+    new = scrape(60.0, pods(2, waiting=9.0), {"finished": 180.0})
+    rule = SloAware(10.0, 0.1, idle_ttft_seconds=0.3)
+
+    rule.step(seen(pods(2), now=60.0, past=history(old, new)))
+
+    assert rule._raw[-1][1] == pytest.approx(0.63)
+
+
 @pytest.mark.parametrize(("tokens", "kv", "wanted"), [(60_000.0, 0.1, 2), (30_000.0, 0.9, 5), (0.0, 0.0, 0)])
 def test_llmd_token_aware(tokens: float, kv: float, wanted: int) -> None:
     """With 20,000 tokens/s a replica clears 30,000 tokens in 1.5 s."""
@@ -221,6 +232,7 @@ PROFILE = Profile(
     ttft_seconds=3.0,
     tpot_seconds=0.1,
     static_replicas=4,
+    idle_ttft_seconds=0.3,
     prefill_tokens_per_second=16_000.0,
     engine_requests_per_second=1.2,
     pool_tokens=300_000.0,

@@ -36,13 +36,19 @@ def saturation_demand(
 
 @dataclass(slots=True)
 class SloAware:
-    """P90 of TTFT and TPOT over their bounds; clamped at 2, averaged over 45 s; no traffic reads as 0."""
+    """P90 of TTFT and TPOT over their bounds; clamped at 2, averaged over 45 s; no traffic reads as 0.
+
+    The router's predictor of TTFT, where it is on, tells what a request will see when it comes, not once it was seen.
+    In its place stands Little's law: what waits over what is finished per second, beside an idle engine's own time.
+    """
 
     ttft_seconds: float
     tpot_seconds: float
     up: float = 0.55
     down: float = 0.40
     clamp: float = 2.0
+    idle_ttft_seconds: float | None = None
+    """None: TTFT as measured, the guide's fallback; else predicted."""
     name: str = "llm-d-slo"
     period_seconds: float = SYNC_SECONDS
     rate_window_seconds: float = 60.0
@@ -63,12 +69,23 @@ class SloAware:
 
     def _saturation(self, seen: Observation) -> float:
         ratios = (
-            seen.history.quantile("ttft", 0.9, self.rate_window_seconds, seen.metrics_seconds)
-            / self.ttft_seconds,
+            self._ttft(seen) / self.ttft_seconds,
             seen.history.quantile("tpot", 0.9, self.rate_window_seconds, seen.metrics_seconds)
             / self.tpot_seconds,
         )
         return max((each for each in ratios if not math.isnan(each)), default=0.0)
+
+    def _ttft(self, seen: Observation) -> float:
+        """P90 of the last minute, as seen or as predicted."""
+        history, now = seen.history, seen.metrics_seconds
+        if self.idle_ttft_seconds is None:
+            return history.quantile("ttft", 0.9, self.rate_window_seconds, now)
+        finished = history.rate("finished", self.rate_window_seconds, now)
+        inside = history.within(self.rate_window_seconds, now)
+        waits = sorted(
+            scrape.total("waiting") / finished if finished > 0 else 0.0 for scrape in inside if scrape.pages
+        )
+        return self.idle_ttft_seconds + waits[int(0.9 * len(waits))] if waits else math.nan
 
 
 @dataclass(slots=True)

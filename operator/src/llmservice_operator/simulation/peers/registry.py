@@ -25,6 +25,8 @@ class Profile:
     ttft_seconds: float
     tpot_seconds: float
     static_replicas: int
+    idle_ttft_seconds: float
+    """Of a prompt of the usual length on an idle replica."""
     prefill_tokens_per_second: float
     engine_requests_per_second: float
     """Of one replica within the objectives."""
@@ -50,6 +52,7 @@ def profile(
         ttft_seconds=ttft_seconds,
         tpot_seconds=tpot_seconds,
         static_replicas=static_replicas,
+        idle_ttft_seconds=model.prefill_seconds(lengths.input_p50),
         prefill_tokens_per_second=prompt / model.prefill_seconds(prompt),
         engine_requests_per_second=rate,
         pool_tokens=float(pool),
@@ -65,6 +68,12 @@ PEERS: Mapping[str, Callable[[Profile], Policy]] = {
     "llm-d-queue": lambda _: EppQueue(),
     "llm-d-token": lambda of: TokenAware(of.prefill_tokens_per_second),
     "llm-d-slo": lambda of: SloAware(of.ttft_seconds, of.tpot_seconds),
+    "llm-d-slo-predicted": lambda of: SloAware(
+        of.ttft_seconds,
+        of.tpot_seconds,
+        idle_ttft_seconds=of.idle_ttft_seconds,
+        name="llm-d-slo-predicted",
+    ),
     "wva-v1": lambda _: WvaV1(),
     "wva-v2": lambda of: WvaV2(
         pool_tokens=of.pool_tokens, token_budget=of.token_budget, max_num_seqs=of.max_num_seqs
