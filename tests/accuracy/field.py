@@ -1,6 +1,6 @@
 """The estimate against the starts that people reported (tests/truth/field).
 
-    python -m accuracy field            from tests/: one line a record, and the score beneath
+    python -m accuracy field [--write]     from tests/: one line a record, and the score beneath
 
 A record counts where its page tells card, model and outcome. Where the very config isn't known a stand-in of the same
 architecture is used, in the record's own weight format: good enough for whether it fits, not for GiB.
@@ -9,6 +9,7 @@ architecture is used, in the record's own weight format: good enough for whether
 import json
 import re
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ from llmservice_operator.planning.estimate import EstimateInputs, estimate
 TESTS = Path(__file__).resolve().parents[1]
 RECORDS = TESTS / "truth" / "field" / "records.jsonl"
 MODELS = TESTS / "data" / "models"
+WRITTEN = TESTS.parent / "operator" / "docs" / "reference" / "field-errors.txt"
 GIB = 1 << 30
 
 REFUSED_TARGET, ACCEPTED_TARGET = 0.90, 0.97
@@ -267,23 +269,31 @@ def _gib(value: float | None) -> str:
     return f"{value:7.2f}" if value is not None else "      -"
 
 
-def main() -> int:
-    """Prints every record and the score; 1 if a target is missed."""
+def report() -> tuple[str, Score]:
+    """Every record and the score, as text; and the score."""
     found = list(verdicts(read_records()))
-    for each in found:
-        print(line(each))
     total = score(found)
     failed, worked, counted = total.counts
-    print(f"\nfailed for memory: {total.refused:.1%} of {failed} refused or warned of")
-    print(
-        f"worked: {total.accepted:.1%} of {worked} accepted ({total.warned_though_it_worked:.1%} with a warning)"
-    )
-    print(
-        f"KV cache of {counted} complete records with the very config: median error {total.kv_median_gib:.2f} GiB, "
-        f"{total.kv_within:.0%} within {KV_WITHIN_GIB:g} GiB"
-    )
-    for miss in total.misses:
-        print(f"MISSED: {miss}")
+    lines = [
+        "What is said before the start of each record that people reported, and what came. KV cache and weights in GiB",
+        "of one rank: predicted, actual, the difference.",
+        "",
+        *map(line, found),
+        "",
+        f"failed for memory: {total.refused:.1%} of {failed} refused or warned of",
+        f"worked: {total.accepted:.1%} of {worked} accepted, {total.warned_though_it_worked:.1%} with a warning",
+        f"KV cache of {counted} complete records with the very config: median error {total.kv_median_gib:.2f} GiB,",
+        f"{total.kv_within:.0%} within {KV_WITHIN_GIB:g} GiB",
+    ]
+    return "\n".join([*lines, *(f"MISSED: {miss}" for miss in total.misses)]) + "\n", total
+
+
+def main() -> int:
+    """Prints every record and the score; 1 if a target is missed."""
+    text, total = report()
+    print(text, end="")
+    if "--write" in sys.argv[1:]:
+        WRITTEN.write_text(text, encoding="utf-8")
     return 1 if total.misses else 0
 
 

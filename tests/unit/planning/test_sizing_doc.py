@@ -223,5 +223,5 @@ def test_the_example_of_slices(card: str, parts: int, nominal: int) -> None:
 def test_the_users_row_is_a_row() -> None:
     text = DOC.partition("```yaml\n")[2].partition("```")[0]
 
-    assert [row.name for row in load_catalogue(text)] == ["nvidia-rtx-4090"]
+    assert [row.name for row in load_catalogue(text)] == ["nvidia-rtx-a6000"]
     assert yaml.safe_load(text)
