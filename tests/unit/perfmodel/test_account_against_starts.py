@@ -37,10 +37,10 @@ GROUPED = {name: start for name, start in STARTS.items() if start["memory"]["num
 PRINTED = {name: start for name, start in GROUPED.items() if start["memory"]["max_concurrency"]}
 COMPARED = {each["name"]: compare(each) for each in read_records()}
 
-COUNTED_TERMS_GIB = 0.035
+COUNTED_TERMS_GIB = 0.04
 """How far activation and non-torch memory are off at most, the log's rounding included. Worst seen: 0.03."""
-GRAPH_ESTIMATE_GIB = 0.02
-"""Of what runner V1 charges. Worst seen: 0.01."""
+GRAPH_ESTIMATE_GIB = 0.11
+"""Of what runner V1 charges. Worst seen: 0.10 (Mixtral-8x7B)."""
 
 compared = pytest.mark.parametrize("start", COMPARED.values(), ids=COMPARED.keys())
 

@@ -80,6 +80,36 @@ def test_few_tokens_are_held_up_by_what_compilation_makes_up() -> None:
     assert found == (128256 + 2 * 2048) * 4096 * 2
 
 
+def test_fp8_makes_up_a_third_output() -> None:
+    """Llama-3.1-70B in FP8 at 8,192 tokens: the engine printed 2.27 GiB."""
+    name = "nvidia--Llama-3.1-70B-Instruct-FP8"
+    knobs = batch(max_num_batched_tokens=8192, max_num_seqs=256, fp8_weights=True)
+
+    found = activation_bytes(model(name), knobs, rules(name))
+
+    assert found == 128256 * 8192 * 2 + 8192 * 8192 * (2 + 2 + 1)
+
+
+def test_a_layer_of_experts_holds_six_tensors_beside_the_workspaces() -> None:
+    """Mixtral-8x7B at 8,192 tokens: 16,384 routed rows of 14,336 and 28,672; the engine printed 1.78 GiB."""
+    name = "mistralai--Mixtral-8x7B-v0.1"
+    knobs = batch(max_num_batched_tokens=8192, max_num_seqs=256)
+
+    found = activation_bytes(model(name), knobs, rules(name))
+
+    assert found == 16384 * 3 * 14336 * 2 + 6 * 8192 * 4096 * 2 + 92 * MIB
+
+
+def test_eager_models_with_a_state_hold_five_tensors() -> None:
+    """Qwen3.5-27B at 8,192 tokens: three times 17,408 and five times 5,120; the engine printed 1.22 GiB."""
+    name = "Qwen--Qwen3.5-27B"
+    knobs = batch(max_num_batched_tokens=8192, max_num_seqs=256, enforce_eager=True)
+
+    found = forward_bytes(model(name), knobs, rules(name))
+
+    assert found == 8192 * (3 * 17408 + 5 * 5120) * 2 + 32 * MIB
+
+
 def test_fp8_writes_one_byte_of_product() -> None:
     plain, fp8 = (
         forward_bytes(model(LLAMA_8B), batch(fp8_weights=each), rules(LLAMA_8B)) for each in (False, True)

@@ -15,14 +15,17 @@ _LATENT_ROWS_MAX = 64 * 1024
 """Rows at most of the workspace for latent contexts (mla_attention.py, determine_chunked_prefill_workspace_size)."""
 
 
+_EAGER_ROWS, _EAGER_ROWS_OF_STATE_MODELS = 3, 5
+"""Tensors of tokens x hidden size that eager mode keeps beside a feed-forward."""
+
+
 def forward_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules | None = None) -> int:
     """Peak of one forward pass, beside the weights. Without rules: of the tensors alone, no GPU's scratch."""
     scratch = _scratch(batch) if rules is not None else 0
     row = batch.max_num_batched_tokens * model.hidden_size * DTYPE_BYTES[batch.dtype]
     peak = _dense_bytes(model, batch, row) + scratch if model.intermediate_size else 0
     if model.mixture is not None:
-        matmul = batch.device.matmul_workspace_bytes if rules is not None else 0
-        peak = max(peak, _routed_bytes(model, batch, row) + matmul)
+        peak = max(peak, _routed_bytes(model, batch, row) + scratch)
     latent = latent_rehearsal_bytes(model, batch) if rules is None or rules.latent_rehearsed else 0
     if latent:
         beside = latent + _latent_arguments(model, batch) + row + batch.device.matmul_workspace_bytes
@@ -36,8 +39,9 @@ def compile_bytes(model: Architecture, batch: Batch, row: int) -> int:
     """Peak while the first piece is compiled.
 
     Combined kernels are timed on made-up inputs (`benchmark_combo_kernel`): the piece with the embedding gets a table
-    of its size, and two outputs. A floor of every start with few tokens: 1.01 GiB at 2,048, 1.10 at 8,192 (0.26,
-    H200). A model whose encoder runs embeds outside of the compiled graph.
+    of its size, and two outputs; under FP8 a third of one byte. A floor of every start with few tokens: 1.01 GiB at
+    2,048, 1.10 at 8,192 (Llama-3.1-8B), 2.27 (70B in FP8; 0.26, H200). A model whose encoder runs embeds outside of
+    the compiled graph.
     """
     embeds = _projection(model, "embed_tokens") is not None
     if batch.enforce_eager or not embeds or (model.vision is not None and batch.multimodal):
@@ -45,7 +49,8 @@ def compile_bytes(model: Architecture, batch: Batch, row: int) -> int:
     rows = Weight(
         module="embed_tokens", rows=model.vocab_size, columns=model.hidden_size, shard=Shard.VOCABULARY
     ).elements(batch.tensor_parallel_size)
-    return rows * DTYPE_BYTES[batch.dtype] + 2 * row
+    quantized = batch.max_num_batched_tokens * model.hidden_size if batch.fp8_weights else 0
+    return rows * DTYPE_BYTES[batch.dtype] + 2 * row + quantized
 
 
 def _projection(model: Architecture, *names: str) -> Weight | None:
@@ -74,7 +79,8 @@ def _dense_bytes(model: Architecture, batch: Batch, row: int) -> int:
     """A dense feed-forward: gate and up, the product, and what the piece's arguments keep alive.
 
     Under FP8 the kernel that multiplies also quantises: one byte, and with scales for blocks a float32 for each 128.
-    Eager mode keeps the layer's input in place of attention's output.
+    Eager mode keeps the layer's input in place of attention's output; models with a state norm into new tensors, and
+    keep gate and up while they project down (GemmaRMSNorm, Qwen2MoeMLP: 1.22 GiB of Qwen3.5-27B at 8,192 tokens).
     """
     tokens, width = batch.max_num_batched_tokens, DTYPE_BYTES[batch.dtype]
     inner = tokens * ceil_div(model.intermediate_size, batch.tensor_parallel_size)
@@ -83,8 +89,9 @@ def _dense_bytes(model: Architecture, batch: Batch, row: int) -> int:
         product = inner + (inner // 128 * 4 if batch.block_scaled else 0)
     else:
         product = inner * width
-    kept = 3 * row if batch.enforce_eager else _attention_row(model, batch) + 2 * row
-    return up + product + kept
+    if batch.enforce_eager:
+        return up + product + row * (_EAGER_ROWS_OF_STATE_MODELS if model.has_state else _EAGER_ROWS)
+    return up + product + _attention_row(model, batch) + 2 * row
 
 
 def _scratch(batch: Batch) -> int:
@@ -120,7 +127,8 @@ def _monolithic(batch: Batch) -> bool:
 
 
 def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
-    """A layer of experts: workspaces, the experts' input and output, and shared experts beside them.
+    """A layer of experts: workspaces, and beside them attention's output, two residuals, the experts' output, and the
+    next norm's two outputs, whose kernel is timed then (1.78 GiB of Mixtral-8x7B at 8,192 tokens, 0.26, H200).
 
     MXFP4's kernels make the product and the scattered outputs inside.
     """
@@ -132,8 +140,7 @@ def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
     if _monolithic(batch):
         inner = _expert_inner(mixture, batch)
         inside = tokens * mixture.experts_per_token * width * (inner + model.hidden_size)
-    kept = _attention_row(model, batch) + 2 * row
-    return expert_workspace_bytes(model, batch) + inside + kept + 2 * row
+    return expert_workspace_bytes(model, batch) + inside + _attention_row(model, batch) + 5 * row
 
 
 def latent_rehearsal_bytes(model: Architecture, batch: Batch) -> int:

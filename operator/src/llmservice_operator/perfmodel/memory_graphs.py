@@ -15,13 +15,15 @@ _FULL_SET = 2 * 51
 _SPLITS = 32
 _FLOAT32 = 4
 
-FIRST_GRAPH_MIB, FULL_GRAPH_MIB, RANKS_MIB = 269.0, 1.6, 108.0
+FIRST_GRAPH_MIB, FULL_GRAPH_MIB, RANKS_MIB = 261.0, 1.8, 108.0
 """Of V1's estimate beside the splits: the first graph, a further full one, and what ranks add. A further piecewise one
 counts 1 MiB, the floor in the code."""
-V2_REST_MIB, V2_RANKS_MIB, V2_COPIES = 235, 105, 3
+V2_LAYER_MIB, V2_REST_MIB, V2_RANKS_MIB, V2_COPIES = 10, -85, 105, 3
+V1_OVER_ESTIMATE_MIB = 100
 V1_REST_MIB, V1_LAYER_MIB, V1_WINDOWED_EXPERTS_LAYER_MIB = 250, 12, 50
-"""Of what the graphs take in the end, beside the splits. V1: by layer, more where full and sliding layers alternate
-among experts (1.55 GiB over 24 layers of gpt-oss-20b, 0.19)."""
+"""Of what the graphs take in the end, beside the splits. V2: by layer, and what ranks add (ten starts within 0.25 GiB).
+V1: somewhat more than its estimate (0.26: 0.39 to 1.04 GiB); before 0.20 by layer, more where full and sliding layers
+alternate among experts (1.55 GiB over 24 layers of gpt-oss-20b, 0.19)."""
 
 
 def capture_counts(batch: Batch) -> tuple[int, int]:
@@ -73,26 +75,35 @@ def graph_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> 
     if not any(capture_counts(batch)):
         return 0
     if rules.runner_v2:
-        rest = V2_REST_MIB + (V2_RANKS_MIB if batch.tensor_parallel_size > 1 else 0)
-        return rest * MIB + V2_COPIES * split_bytes(model, batch)
+        rest = V2_REST_MIB + V2_LAYER_MIB * model.num_layers
+        rest += V2_RANKS_MIB if batch.tensor_parallel_size > 1 else 0
+        return max(0, rest) * MIB + V2_COPIES * split_bytes(model, batch)
+    if rules.graphs_by_estimate:
+        return v1_estimate_bytes(model, batch) + V1_OVER_ESTIMATE_MIB * MIB
     windows = any(isinstance(cache, AttentionCache) and cache.kind == "sliding" for cache in model.caches)
     layer = V1_WINDOWED_EXPERTS_LAYER_MIB if windows and model.mixture is not None else V1_LAYER_MIB
     share = sum(capture_counts(batch)) / _FULL_SET
     return int((V1_REST_MIB + layer * model.num_layers * share) * MIB) + split_bytes(model, batch)
 
 
-def graph_estimate_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
-    """What is taken off the budget for them.
+def v1_estimate_bytes(model: Architecture, batch: Batch) -> int:
+    """Runner V1's estimate (v1/worker/gpu_model_runner.py `profile_cudagraph_memory`).
 
-    V1 (v1/worker/gpu_model_runner.py `profile_cudagraph_memory`): the larger first graph of the two kinds, and for each
-    further graph what the second of its kind took, at least 1 MiB. V2, from 0.30 on, captures them once for this, so
-    that its estimate is what they take (v1/worker/gpu/cudagraph_utils.py).
+    The larger first graph of the two kinds, and for each further graph what the second of its kind took, at least
+    1 MiB.
     """
-    if rules.runner_v2:
-        return graph_bytes(model, batch, rules)
     piecewise, full = capture_counts(batch)
-    if not piecewise and not full:
+    if not piecewise:
         return 0
-    counted = FIRST_GRAPH_MIB + max(0, piecewise - 1) + FULL_GRAPH_MIB * max(0, full - 1)
+    counted = FIRST_GRAPH_MIB + (piecewise - 1) + FULL_GRAPH_MIB * max(0, full - 1)
     counted += RANKS_MIB if batch.tensor_parallel_size > 1 else 0.0
     return int(counted * MIB) + split_bytes(model, batch)
+
+
+def graph_estimate_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -> int:
+    """What is taken off the budget for graphs.
+
+    V1 takes its estimate. V2, from 0.30 on, captures them once for this, so that it takes what they take
+    (v1/worker/gpu/cudagraph_utils.py).
+    """
+    return graph_bytes(model, batch, rules) if rules.runner_v2 else v1_estimate_bytes(model, batch)

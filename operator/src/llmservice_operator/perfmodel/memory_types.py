@@ -22,6 +22,8 @@ class EngineMemoryRules:
     fused_all_reduce_bytes: int = 0
     """Workspace of FlashInfer's all-reduce with a norm, on Hopper and SM100 (config/vllm.py
     `enable_allreduce_rms_fusion`)."""
+    graphs_by_estimate: bool = True
+    """V1's graphs take about what it estimates (from 0.20 on); more, by layer, before."""
     sampler_sorts: bool = False
     """Top-k and top-p sort the logits (before 0.17); a Triton kernel finds thresholds in place from then on."""
     sampler_flashinfer: bool = False
