@@ -99,13 +99,21 @@ def test_the_default_share_of_the_card(version: str, expected: float) -> None:
     assert estimated(LLAMA_8B, version=version).settings["gpu_memory_utilization"] == expected
 
 
-@pytest.mark.parametrize("version", ["0.22", "v0.22.0", "0.22.0.post1"])
+@pytest.mark.parametrize(
+    "version", ["0.22", "v0.22.0", "0.22.0.post1", "0.22.0rc1.dev93+g11a4c9d30", "0.22.0 (nightly)"]
+)
 def test_spellings_of_a_version(version: str) -> None:
     assert estimated(LLAMA_8B, version=version).settings["engine_version"] == "0.22.0"
 
 
 def test_an_unknown_version_is_said() -> None:
     assert any("rules of vLLM" in each for each in estimated(LLAMA_8B, version="").warnings)
+
+
+@pytest.mark.parametrize("version", ["latest", "26", "0.26000.0", "-0.26.0"])
+def test_what_is_no_version_is_refused(version: str) -> None:
+    with pytest.raises(InvalidInputError, match="is expected, such as"):
+        estimated(LLAMA_8B, version=version)
 
 
 def test_the_longest_context_that_fits() -> None:

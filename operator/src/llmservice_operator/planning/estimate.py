@@ -7,13 +7,14 @@ prints. The plan (`planning.plan`) chooses settings instead, and keeps a margin.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from llmservice_operator.engines.environment import environment_notes
 from llmservice_operator.engines.flags import Given, read_flags
-from llmservice_operator.engines.versions import Version, known_version
+from llmservice_operator.engines.versions import NEWEST_KNOWN, Version, VersionNote, known_version
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import LARGEST_CARD_GIB, AcceleratorRow, with_memory
 from llmservice_operator.perfmodel.config_reader import ConfigError
@@ -37,6 +38,7 @@ from llmservice_operator.planning.weights_check import WeightsCheck
 
 __all__ = ["Arrival", "Estimate", "EstimateInputs", "KvCache", "Memory", "estimate"]
 
+_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?!\d)")
 CARD_FLAGS = ("total_gib", "free_gib")
 """Not vLLM's: they describe the card. All of its memory as CUDA reports it (on the CPU row the container's limit), and
 what of it is free before the engine starts."""
@@ -47,7 +49,7 @@ def estimate(inputs: EstimateInputs) -> Estimate:
 
     Raises InvalidInputError for a flag, a value, a card or a config that can't be used.
     """
-    note = known_version(_full_version(inputs.engine_version))
+    note = _version(inputs.engine_version)
     described = _described(inputs.flags)
     given = read_flags([each for each in inputs.flags if _plain(each[0]) not in CARD_FLAGS], note.version)
     card = _card(inputs.card, described.get("total_gib"))
@@ -74,10 +76,22 @@ def estimate(inputs: EstimateInputs) -> Estimate:
     )
 
 
-def _full_version(text: str) -> str:
-    """`0.22` is the first release of its line."""
-    parts = text.strip().removeprefix("v").split(".")
-    return f"{text.strip()}.0" if len(parts) == 2 and all(part.isdigit() for part in parts) else text
+def _version(text: str) -> VersionNote:
+    """The version whose rules are used, and what is to be said of it. `0.22` is the first release of its line.
+
+    Raises InvalidInputError for what doesn't begin with a version.
+    """
+    if not text.strip():
+        newest = ".".join(str(part) for part in NEWEST_KNOWN)
+        return VersionNote(
+            version=NEWEST_KNOWN, warning=f"no engine version is given: the rules of vLLM {newest} are used"
+        )
+    found = _VERSION.match(text.strip())
+    if found is None:
+        raise InvalidInputError(
+            f"--engine-version {text[:40]}: one of vLLM's versions is expected, such as 0.26.0"
+        )
+    return known_version(f"{found[1]}.{found[2]}.{found[3] or 0}")
 
 
 def _resolve(
