@@ -173,6 +173,12 @@ def test_newest_starts_are_kept_in_whatever_order_they_come() -> None:
     assert entry(*reversed(starts)).starts == entry(*starts).starts == tuple(starts[3:])
 
 
+def test_one_service_has_no_more_than_three_starts_among_them() -> None:
+    often = [start(number, service="aaaaaaaa") for number in range(10, 20)]
+
+    assert entry(start(1), *often).starts == (start(1), *often[-3:])
+
+
 def test_what_two_writers_know_comes_out_the_same() -> None:
     parts = [entry(start(1), start(2)), entry(start(2), start(3)), entry(start(4))]
     results = {merged(merged(a, b), c).starts for a, b, c in permutations(parts)}

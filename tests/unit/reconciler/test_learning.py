@@ -213,6 +213,26 @@ async def test_corrupt_calibration_plans_as_if_there_were_none(world: World) -> 
     assert ("Warning", "CalibrationUnreadable") in [event[:2] for event in world.said.events]
 
 
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"requestedBytes": 1e300},
+        {"weightsBytes": -1},
+        {"activationBytes": 1e18},
+        {"kvCacheBytes": 0},
+        {"kvCacheBytes": -GIB},
+        {"requestedBytes": None},
+        {"nonTorchBytes": float(1 << 60)},
+    ],
+)
+async def test_report_that_is_no_engines_teaches_nothing(world: World, memory: dict[str, Any]) -> None:
+    await served(world)
+    become_ready(world, **memory)
+    await world.settle()
+
+    assert starts(world) == []
+
+
 async def test_status_does_not_grow_with_starts(world: World) -> None:
     await served(world)
     for number in range(4):

@@ -4,7 +4,6 @@ aiohttp rather than httpx: it comes with kopf, and one page costs a fiftieth of 
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +15,8 @@ from llmservice_operator.errors import UnavailableError
 
 _MAX_REPORT_BYTES = 64 * 1024
 _MAX_MESSAGE_CHARS = 2000
+_LARGEST_NUMBER = 1 << 53
+"""Whole numbers of JSON are exact up to here; a status cannot hold any of more than 63 bits."""
 
 
 class EngineUnreachableError(UnavailableError):
@@ -238,9 +239,9 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    return value if abs(value) <= _LARGEST_NUMBER else None  # NaN is not either
 
 
 def _integer(value: Any) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llmservice_operator.clients.engine import EngineReport
-from llmservice_operator.controller.accuracy import GRAPH_ESTIMATE
+from llmservice_operator.controller.accuracy import GRAPH_ESTIMATE, REPORTED_TERMS
 from llmservice_operator.controller.observed import Observed
 from llmservice_operator.controller.podstate import PodState
 from llmservice_operator.engines.versions import parse_version
@@ -15,6 +15,8 @@ from llmservice_operator.perfmodel.memory import GIB, MIB
 from llmservice_operator.planning.types import Plan
 
 ID_LENGTH = 8
+LARGEST_BYTES = 1 << 43
+"""8 TiB: no accelerator has as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,11 @@ def _measurement(
         return None  # rules differ by the version
     if requested is None or kv_cache is None or ready_at is None or not 0 < kv_cache < requested:
         return None
+    sizes = (report.memory.get(name) for name in (*REPORTED_TERMS.values(), GRAPH_ESTIMATE))
+    if not requested <= LARGEST_BYTES or any(
+        size is not None and not 0 <= size <= requested for size in sizes
+    ):
+        return None  # no engine's words
     total = _total(report)
     start = Start(
         start=_id(f"{observed.key} {pod.name} {pod.restarts} {report.started_at}"),

@@ -13,6 +13,7 @@ promises what isn't there does not start. Of several starts the median counts, t
 import hashlib
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
@@ -30,6 +31,8 @@ KEY_LENGTH = 16
 STARTS_FOR_MORE, SERVICES_FOR_MORE = 3, 2
 KEPT_STARTS = 9
 """The newest starts of one situation; three services of three replicas, and what a value of 1 KiB holds."""
+KEPT_OF_SERVICE = 3
+"""Of one service: what a pod reports is its user's word, and no one user is to outvote the others."""
 TERM_CLAMP_BYTES = 2 * GIB
 """However far a start was off, a term moves by no more."""
 NOISE_BYTES = 64 * MIB
@@ -261,5 +264,11 @@ def merged(one: Entry, other: Entry) -> Entry:
 
 
 def newest(starts: Iterable[Start]) -> tuple[Start, ...]:
-    """The newest `KEPT_STARTS`, oldest first."""
-    return tuple(sorted(starts, key=lambda each: (each.ready_at, each.start))[-KEPT_STARTS:])
+    """The newest `KEPT_STARTS`, at most `KEPT_OF_SERVICE` of each service; oldest first."""
+    kept: list[Start] = []
+    counts: Counter[str] = Counter()
+    for each in sorted(starts, key=lambda each: (each.ready_at, each.start), reverse=True):
+        if counts[each.service] < KEPT_OF_SERVICE:
+            counts[each.service] += 1
+            kept.append(each)
+    return tuple(reversed(kept[:KEPT_STARTS]))
