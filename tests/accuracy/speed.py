@@ -20,10 +20,12 @@ from accuracy.speed_points import (
     card_priors,
     constants_of,
     fit_constants,
+    is_sure,
     mean_error,
     measured_points,
     predictions,
     public_points,
+    served_points,
     values_of,
 )
 from llmservice_operator.perfmodel.speed import SpeedModel
@@ -42,6 +44,7 @@ def main() -> int:
         return 0
     points = measured_points()
     misses = [*_points_report(points), *_loads_report(points)]
+    _served_report()
     _public_report()
     for miss in misses:
         print(f"MISSED: {miss}")
@@ -134,6 +137,21 @@ def _load_line(load: Load) -> str:
         for figure in FIGURES
     )
     return f"  TP{load.ranks} {load.name:12} {load.rate_per_second:5.1f}/s  {figures}"
+
+
+def _served_report() -> None:
+    points = served_points()
+    found = predictions(points)
+    print("Other models on one H200, over HTTP: shipped constants; in brackets what isn't sure")
+    for point, seconds in zip(points, found, strict=True):
+        line = (
+            f"{point.case.model.num_layers} x {point.case.model.hidden_size} {_point_line(point, [seconds])}"
+        )
+        print(f"  {line}" if is_sure(point) else f"  ({line})")
+    for kind in (PREFILL, DECODE):
+        chosen = [point for point in points if point.kind == kind and is_sure(point)]
+        print(f"{_NAMES[kind]}: mean error {mean_error(chosen, predictions(chosen)):.1%} of {len(chosen)}")
+    print()
 
 
 def _public_report() -> None:

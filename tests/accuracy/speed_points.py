@@ -98,13 +98,17 @@ class Point:
 def speed_case(model: str, accelerator: str, ranks: int, **knobs: Any) -> SpeedCase:
     """A case with the recorded runs' knobs (vLLM 0.26.0's defaults on large cards), unless others are given."""
     config = json.loads((MODELS / model / "config.json").read_text())
+    apart = MODELS / model / "hf_quant_config.json"
+    if apart.is_file():
+        config.setdefault("quantization_config", json.loads(apart.read_text()))
+    quantization = read_quantization(config)
     architecture = read_architecture(config)
     row = find_row(load_catalogue(builtin_catalogue_text()), accelerator)
     if row is None:
         raise LookupError(accelerator)
     settings: dict[str, Any] = {
         "dtype": architecture.dtype,
-        "kv_cache_dtype": "auto",
+        "kv_cache_dtype": quantization.kv_cache_dtype or "auto",
         "max_num_seqs": 256,
         "max_num_batched_tokens": 8192,
         "max_model_len": 33_280,
@@ -113,7 +117,7 @@ def speed_case(model: str, accelerator: str, ranks: int, **knobs: Any) -> SpeedC
     }
     return SpeedCase(
         model=architecture,
-        quantization=read_quantization(config),
+        quantization=quantization,
         accelerator=row,
         tensor_parallel_size=ranks,
         **settings,
@@ -145,6 +149,40 @@ def measured_points() -> list[Point]:
             if each["valid"]
         ]
     return points
+
+
+def served_points() -> list[Point]:
+    """Other models on one H200, measured over HTTP; no constant but the experts' share was fitted to them."""
+    points = []
+    for record in json.loads((TRUTH / "h200" / "memory_plans.json").read_text())["records"]:
+        found = record["speed"]
+        if not found:
+            continue
+        knobs = {name: record["args"][name] for name in _KNOBS}
+        case = speed_case(record["config"], "nvidia-h200", record["tp"], **knobs)
+        points += [
+            Point(case, PREFILL, each["prompt_tokens"], 0.0, each["ttft_seconds"])
+            for each in found["prefill"]
+        ]
+        points += [
+            Point(case, DECODE, each["batch"], each["mean_context_tokens"], each["itl_seconds"])
+            for each in found["decode"]
+        ]
+    return points
+
+
+_KNOBS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+
+
+def is_sure(point: Point) -> bool:
+    """Whether a served step counts.
+
+    Steps are a difference of two answers: from 64 sequences on its prompts vary by as much, and a batch's first run may
+    compile kernels. With dummy weights sequences grow alike, and reach fewer experts than tokens of a text would.
+    """
+    if point.kind == PREFILL:
+        return True
+    return point.tokens == 1 if point.case.model.mixture else point.tokens < 64
 
 
 _PUBLIC_ROWS = {

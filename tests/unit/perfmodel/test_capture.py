@@ -35,3 +35,8 @@ def test_eager_execution_captures_nothing() -> None:
 
 def test_the_newest_data_center_cards_capture_more() -> None:
     assert capture(max_num_seqs=1024, compute_capability="10.0").largest_tokens == 1024
+
+
+def test_native_mxfp4_captures_more_whatever_the_number_of_sequences() -> None:
+    """gpt-oss-20b with 256 sequences on an H200: 22 ms for 1,024 tokens, 60 ms for 2,048."""
+    assert capture(native_mxfp4=True).largest_tokens == 1024

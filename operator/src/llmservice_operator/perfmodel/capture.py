@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from llmservice_operator.perfmodel.shapes import ceil_div
 
 LARGEST_CAPTURE = 512
-_LARGE_CAPTURE_GENERATION = "10"
-LARGEST_CAPTURE_OF_LARGE_CARDS = 1024
-"""From compute capability 10 on."""
+WIDE_CAPTURE = 1024
+"""On compute capability 10; and for checkpoints whose experts are MXFP4 natively, whatever max_num_seqs is
+(model_executor/models/config.py; seen: 1,024 tokens of gpt-oss-20b keep the graph on an H200)."""
+_WIDE_CAPTURE_GENERATION = "10"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +35,18 @@ class Capture:
 
 
 def capture_sizes(
-    *, max_num_seqs: int, max_num_batched_tokens: int, compute_capability: str | None, enforce_eager: bool
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    compute_capability: str | None,
+    enforce_eager: bool,
+    native_mxfp4: bool = False,
 ) -> Capture:
     """What an engine captures with these knobs."""
     major = (compute_capability or "").split(".")[0]
-    cap = LARGEST_CAPTURE_OF_LARGE_CARDS if major == _LARGE_CAPTURE_GENERATION else LARGEST_CAPTURE
-    largest = 0 if enforce_eager else min(cap, 2 * max_num_seqs, max_num_batched_tokens)
-    return Capture(largest_tokens=largest, max_num_seqs=max_num_seqs)
+    largest = min(WIDE_CAPTURE if major == _WIDE_CAPTURE_GENERATION else LARGEST_CAPTURE, 2 * max_num_seqs)
+    if native_mxfp4:
+        largest = WIDE_CAPTURE
+    return Capture(
+        largest_tokens=0 if enforce_eager else min(largest, max_num_batched_tokens), max_num_seqs=max_num_seqs
+    )

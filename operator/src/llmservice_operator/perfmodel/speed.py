@@ -56,6 +56,7 @@ class SpeedModel:
                 max_num_batched_tokens=case.max_num_batched_tokens,
                 compute_capability=case.accelerator.compute_capability,
                 enforce_eager=case.enforce_eager or case.accelerator.is_cpu,
+                native_mxfp4=case.quantization.method == "mxfp4",
             ),
             ranks=case.tensor_parallel_size,
         )

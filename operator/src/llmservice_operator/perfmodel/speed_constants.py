@@ -128,8 +128,9 @@ _BY_CAPABILITY = (
 _GRAPHICS = ("8.6", "8.9", "12.0")
 """Compute capabilities that GeForce cards have."""
 
-EXPERT_FLOPS_SHARE = 0.7
-"""Of what dense products reach, in grouped products of experts. Assumed: vLLM's Triton kernel against cuBLAS."""
+EXPERT_FLOPS_SHARE = 0.8
+"""Of what dense products reach, in grouped products of experts: fitted to prompts of 128 to 8,192 tokens of
+Mixtral-8x7B on H200 (tests/truth/h200/memory_plans.json)."""
 MIXED_CACHE_SHARE = 0.67
 """Of the cache's bandwidth, for decoding sequences in a step that also has prompts: one attention kernel for both then
 splits no context and packs no heads. From the saturated open load on one H200: its TPOT is 61.7 ms, 59.1 without."""

@@ -34,10 +34,13 @@ DENSE_KERNELS = 4
 """Norm, gate and up product, activation, down product."""
 EXPERT_KERNELS = 9
 """Norm, router, top-k, two to sort rows by expert, product, activation, product, weighted sum."""
+MXFP4_ROUTING_KERNELS = 6
+"""More for MXFP4 experts, whose kernels want the routing as bit matrices, histograms and offsets."""
 SHARED_KERNELS = 3
 """Product, activation, product of the shared expert."""
 SCALING_KERNELS_PER_PRODUCT = 1
-"""8-bit products scale and round their input first."""
+"""Products with a scale for each block of weights scale and round their input first, in groups. With one scale for a
+matrix that is fused into the kernel before (vLLM's compilation passes)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,19 +264,23 @@ class _Blocks:
         states = len(outputs) - latent - attention
         downs = [name for name in names if name.endswith(".down_proj")]
         shared = sum(name.endswith("shared_expert.down_proj") for name in downs)
-        mixtures = sum(each.module.endswith("down_proj") for each in experts)
+        routed = [each for each in experts if each.module.endswith("down_proj")]
+        mixtures = len(routed)
+        mxfp4 = sum(getattr(quantization.format_of(each), "name", "") == "MXFP4" for each in routed)
         plain = len(downs) - shared
-        scaled = sum(_is_narrow(each, quantization) for each in dense + experts)
         # Gate and up, and query, key and value, are one product each.
-        merged = sum(_is_narrow(each, quantization) for each in dense if _joins_another(each.module))
+        scaled = sum(
+            _is_narrow(each, quantization) and not _joins_another(each.module) for each in dense + experts
+        )
         return cls(
             kernels=latent * LATENT_KERNELS
             + attention * ATTENTION_KERNELS
             + states * STATE_KERNELS
             + plain * DENSE_KERNELS
             + mixtures * EXPERT_KERNELS
+            + mxfp4 * MXFP4_ROUTING_KERNELS
             + shared * SHARED_KERNELS
-            + (scaled - merged) * SCALING_KERNELS_PER_PRODUCT,
+            + (scaled * SCALING_KERNELS_PER_PRODUCT if quantization.block_size else 0),
             mixers=len(outputs),
             row_parallel=len(outputs) + plain + mixtures,
         )
