@@ -223,7 +223,7 @@ def _corrected_context(
 ) -> tuple[int, int] | Refusal:
     """Context and floor after the engine said what length fits."""
     estimate = correction.estimated_max_model_len if correction else None
-    if not estimate or estimate >= context:
+    if estimate is None or not 0 < estimate < context:
         return context, floor
     if user_floor is not None and estimate < user_floor:
         return refuse(

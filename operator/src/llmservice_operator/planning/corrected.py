@@ -17,6 +17,8 @@ MISSING_SLACK_BYTES = GIB // 4
 """Beside what was missing: the next allocation of the same step would have failed too."""
 WEIGHTS_STEP = 1.1
 """More weights where a load failed and the engine did not say how large it had become."""
+SMALLEST_CARD_BYTES = GIB
+"""What is said to be less is a misread line."""
 CPU_STEP = 1.25
 """More memory beside the KV cache where the kernel, or the engine itself, found too little on the CPU row."""
 
@@ -29,7 +31,7 @@ def sized(case: Case, candidate: Candidate) -> Candidate:
     total = correction.device_total_bytes if correction is not None else None
     if correction is None or total is None or correction.accelerator != candidate.row.name:
         return candidate
-    if total >= candidate.row.memory_bytes * (1 - SIZE_TOLERANCE):
+    if not SMALLEST_CARD_BYTES <= total < candidate.row.memory_bytes * (1 - SIZE_TOLERANCE):
         return candidate
     return replace(candidate, row=replace(candidate.row, memory_bytes=total))
 
