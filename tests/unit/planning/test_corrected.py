@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from llmservice_operator.planning.plan import make_plan
 from llmservice_operator.planning.types import MemoryCorrection, Plan
-from unit.perfmodel.samples import on, planned
+from unit.perfmodel.samples import inputs_for, on, planned
 
 GIB = 1 << 30
 LLAMA = "meta-llama--Meta-Llama-3.1-8B"
@@ -101,3 +102,37 @@ def test_late_shortage_without_a_figure_takes_a_fixed_step(stage: str) -> None:
     plan = corrected("nvidia-h200", failure_class="OutOfMemory", stage=stage)
 
     assert before - utilization(plan) == pytest.approx(0.05, abs=0.011)
+
+
+ODD = [0, 1, -1, -(1 << 40), 1 << 52]
+
+
+@pytest.mark.parametrize(
+    "failure_class", ["KvCacheTooSmall", "OutOfMemory", "DeviceNotEmpty", "HostOutOfMemory", "?"]
+)
+@pytest.mark.parametrize("number", ODD)
+@pytest.mark.parametrize("card", ["nvidia-h200", "cpu"])
+def test_no_figure_makes_a_plan_that_is_none(card: str, number: int, failure_class: str) -> None:
+    """Whatever a pod says of its failure: its service is planned, or refused."""
+    correction = MemoryCorrection(
+        failure_class=failure_class,
+        stage="load",
+        message="(0.0/0.0 GiB) on startup",
+        accelerator=card,
+        accelerators=0 if card == "cpu" else 1,
+        estimated_max_model_len=number,
+        kv_cache_available_bytes=number,
+        device_total_bytes=number,
+        device_others_bytes=number,
+        weights_bytes=number,
+        weights_at_least_bytes=number,
+        missing_bytes=number,
+        planned_cache_bytes=number,
+    )
+
+    result = make_plan(inputs_for(LLAMA, on(card), correction=correction))
+
+    if isinstance(result, Plan):
+        assert result.knobs.max_model_len > 0
+        assert 0 <= (result.knobs.gpu_memory_utilization or 0) <= 1
+        assert result.kv_cache_tokens > 0

@@ -60,7 +60,7 @@ def lowered(case: Case, candidate: Candidate) -> float:
     if correction.accelerator not in ("", candidate.row.name):
         return FAILED_STEP if correction.failure_class == OUT_OF_MEMORY else 0.0
     total_bytes = candidate.row.memory_bytes
-    taken = (correction.device_others_bytes or 0) / total_bytes
+    taken = max(0, correction.device_others_bytes or 0) / total_bytes
     if correction.failure_class == NOT_EMPTY:
         return max(taken, _not_free(correction))
     if correction.failure_class != OUT_OF_MEMORY:
