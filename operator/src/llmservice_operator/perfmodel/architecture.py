@@ -5,31 +5,17 @@ better to say so than to plan nonsense.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from llmservice_operator.perfmodel.attention import (
-    CHUNKED,
-    FULL,
-    SLIDING,
-    attention_cache,
-    attention_weights,
-    latent_caches,
-    latent_weights,
-    read_full_heads,
-    read_heads,
-    read_latent,
-    read_windows,
-)
+from llmservice_operator.perfmodel.attention import read_full_heads, read_heads
 from llmservice_operator.perfmodel.config_reader import MAX_LAYERS, ConfigError, ConfigReader
 from llmservice_operator.perfmodel.feed_forward import (
     FeedForward,
-    dense_weights,
-    expert_weights,
     normalises_by_root,
     read_feed_forward,
     sparse_layers,
 )
+from llmservice_operator.perfmodel.layers import read_layers
 from llmservice_operator.perfmodel.per_layer import per_layer_weights
 from llmservice_operator.perfmodel.rotary import rotary_weights
 from llmservice_operator.perfmodel.shapes import (
@@ -40,14 +26,6 @@ from llmservice_operator.perfmodel.shapes import (
     StateCache,
     Weight,
 )
-from llmservice_operator.perfmodel.state_layers import (
-    delta_cache,
-    delta_weights,
-    mamba_cache,
-    mamba_weights,
-    read_delta_network,
-    read_mamba,
-)
 from llmservice_operator.perfmodel.vision import read_vision
 
 UNKNOWN_FIELDS = {
@@ -55,9 +33,6 @@ UNKNOWN_FIELDS = {
     "hc_mult": "hyper-connections are not known to the sizing model",
     "o_lora_rank": "low-rank output projections are not known to the sizing model",
     "attn_layer_period": "interleaved Mamba-1 layers are not known to the sizing model",
-    "attn_layer_indices": "attention at given indices among Mamba layers is not known to the sizing model",
-    "attn_type_list": "lightning attention is not known to the sizing model",
-    "linear_attn_config": "this form of linear attention is not known to the sizing model",
     "layers_block_type": "layers listed by block type are not known to the sizing model",
     "block_configs": "layers of different sizes are not known to the sizing model",
     "rwkv_version": "RWKV is not known to the sizing model",
@@ -65,12 +40,8 @@ UNKNOWN_FIELDS = {
     "laurel_rank": "low-rank residuals are not known to the sizing model",
     "altup_num_inputs": "alternating updates are not known to the sizing model",
     "zero_expert_num": "experts that compute nothing are not known to the sizing model",
-    "mamba_d_ssm": "Mamba beside attention in one layer is not known to the sizing model",
 }
 """Fields that change shapes in ways that aren't modelled."""
-
-_LINEAR, _MAMBA, _PLAIN = "linear_attention", "mamba", "attention"
-_PATTERN = {"M": "mamba", "E": "experts", "*": "attention", "-": "dense"}
 
 
 class UnsupportedModelError(ConfigError):
@@ -94,7 +65,8 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     num_layers = _count_layers(text)
     vocab_size = text.integer("vocab_size", "padded_vocab_size")
     block = read_feed_forward(text, hidden_size=hidden_size)
-    weights, caches, kind = _layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
+    layers = read_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
+    weights, caches = layers.weights, layers.caches
     tied_default = root.boolean("tie_word_embeddings", default=_tied_by_default(text))
     tied = text.boolean("tie_word_embeddings", default=tied_default)
     weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
@@ -112,7 +84,7 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         )
     return Architecture(
         name=name,
-        kind=kind,
+        kind=layers.kind,
         hidden_size=hidden_size,
         intermediate_size=_largest_dense(text, block, num_layers),
         gated=block.gated,
@@ -221,123 +193,6 @@ def _embeddings(hidden_size: int, vocab_size: int, num_layers: int, *, tied: boo
         Weight(module="norms", rows=norms, columns=hidden_size, shard=Shard.REPLICATED, linear=False)
     )
     return weights
-
-
-Layers = tuple[list[Weight], list[LayerCache], str]
-
-
-def _layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
-    """Weights and caches of all layers, and the kind of model in words."""
-    if text.has("hybrid_override_pattern"):
-        return _pattern_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
-    if text.has("kv_lora_rank"):
-        return _latent_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
-    return _grouped_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
-
-
-def _feed_forward(index: int, block: FeedForward, *, sparse: bool, hidden_size: int) -> list[Weight]:
-    prefix = f"layers.{index}.mlp"
-    weights: list[Weight] = []
-    if sparse:
-        weights += expert_weights(prefix, block, hidden_size=hidden_size)
-    if not sparse or block.dense_beside_experts:
-        weights += dense_weights(prefix, block.dense_size, gated=block.gated, hidden_size=hidden_size)
-    return weights
-
-
-def _latent_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
-    latent = read_latent(text)
-    sparse = sparse_layers(text, num_layers) if block.mixture else [False] * num_layers
-    weights: list[Weight] = []
-    caches: list[LayerCache] = []
-    for index in range(num_layers):
-        weights += latent_weights(f"layers.{index}.self_attn", latent, hidden_size=hidden_size)
-        weights += _feed_forward(index, block, sparse=sparse[index], hidden_size=hidden_size)
-        caches += latent_caches(latent)
-    return weights, caches, "latent attention" + (", mixture of experts" if block.mixture else "")
-
-
-def _layer_types(text: ConfigReader, num_layers: int) -> tuple[list[str], int]:
-    """Types and window; a bare `full_attention_interval` means linear attention in between."""
-    interval = text.integer("full_attention_interval", default=0, minimum=0)
-    if interval and not text.has("layer_types"):
-        return [FULL if (index + 1) % interval == 0 else _LINEAR for index in range(num_layers)], 0
-    types, window = read_windows(text, num_layers)
-    unknown = set(types) - {FULL, SLIDING, CHUNKED, _LINEAR, _MAMBA, _PLAIN}
-    if unknown:
-        raise text.error("layer_types", f"the layer type {min(unknown)!r} is not known to the sizing model")
-    return types, window
-
-
-def _grouped_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
-    types, window = _layer_types(text, num_layers)
-    sliding_heads = read_heads(text, hidden_size=hidden_size)
-    full_heads = read_full_heads(text, sliding_heads)
-    delta = read_delta_network(text) if _LINEAR in types else None
-    mamba = read_mamba(text) if _MAMBA in types else None
-    sparse = sparse_layers(text, num_layers) if block.mixture else [False] * num_layers
-    # The last layers use the keys and values of earlier ones (models/gemma4.py).
-    own = num_layers - text.integer("num_kv_shared_layers", default=0, minimum=0)
-    doubled = replace(block, dense_size=2 * block.dense_size)
-    wide = text.boolean("use_double_wide_mlp", default=False)
-    weights: list[Weight] = []
-    caches: list[LayerCache] = []
-    for index, layer_type in enumerate(types):
-        if layer_type == _LINEAR and delta:
-            weights += delta_weights(f"layers.{index}.linear_attn", delta, hidden_size=hidden_size)
-            caches.append(delta_cache(delta))
-        elif layer_type == _MAMBA and mamba:
-            weights += mamba_weights(f"layers.{index}.mamba", mamba, hidden_size=hidden_size)
-            caches.append(mamba_cache(mamba))
-        else:
-            heads = sliding_heads if layer_type in {SLIDING, CHUNKED} else full_heads
-            weights += attention_weights(f"layers.{index}.self_attn", heads, hidden_size=hidden_size)
-            if index < own:
-                caches.append(attention_cache(heads, layer_type, window))
-        shape = doubled if wide and 0 < own <= index else block
-        weights += _feed_forward(index, shape, sparse=sparse[index], hidden_size=hidden_size)
-    return weights, caches, _kind_in_words(types, block)
-
-
-def _kind_in_words(types: list[str], block: FeedForward) -> str:
-    words = ["mixture of experts" if block.mixture else "dense"]
-    for layer_type, word in (
-        (SLIDING, "sliding window"),
-        (CHUNKED, "chunked attention"),
-        (_LINEAR, "linear attention"),
-        (_MAMBA, "Mamba"),
-    ):
-        if layer_type in types:
-            words.append(f"{word} in {types.count(layer_type)} of {len(types)} layers")
-    return ", ".join(words)
-
-
-def _pattern_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num_layers: int) -> Layers:
-    """Layers that are one thing each, by a string: M Mamba, * attention, E experts, - dense feed-forward."""
-    pattern = text.text("hybrid_override_pattern")
-    if len(pattern) != num_layers or set(pattern) - set(_PATTERN):
-        raise text.error("hybrid_override_pattern", f"{num_layers} letters out of M, *, E and - are expected")
-    mamba = read_mamba(text)
-    heads = read_heads(text, hidden_size=hidden_size)
-    weights: list[Weight] = []
-    caches: list[LayerCache] = []
-    for index, letter in enumerate(pattern):
-        prefix = f"layers.{index}.mixer"
-        if letter == "M":
-            weights += mamba_weights(prefix, mamba, hidden_size=hidden_size)
-            caches.append(mamba_cache(mamba))
-        elif letter == "*":
-            weights += attention_weights(prefix, heads, hidden_size=hidden_size)
-            caches.append(attention_cache(heads, FULL, 0))
-        elif letter == "E":
-            weights += expert_weights(prefix, block, hidden_size=hidden_size)
-        else:
-            weights += dense_weights(prefix, block.dense_size, gated=block.gated, hidden_size=hidden_size)
-    return (
-        weights,
-        caches,
-        ", ".join(f"{_PATTERN[each]} in {pattern.count(each)} layers" for each in sorted(set(pattern))),
-    )
 
 
 def read_max_model_len(text: ConfigReader) -> int:

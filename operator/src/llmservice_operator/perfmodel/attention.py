@@ -16,6 +16,7 @@ class Heads:
     query: int
     kv: int
     size: int
+    value_size: int
     gated_output: bool
     """The query projection has a second half that gates the output."""
     value_is_key: bool
@@ -32,26 +33,55 @@ def read_heads(config: ConfigReader, *, hidden_size: int) -> Heads:
         "num_kv_heads",
         "n_head_kv",
         "num_query_groups",
+        "num_attention_groups",
         default=default_kv,
     )
     if query % kv:
         raise config.error("num_key_value_heads", f"a divisor of the {query} attention heads is expected")
     size = config.integer("head_dim", "attention_head_dim", "kv_channels", default=0, minimum=0)
+    if not size and config.has("kv_lora_rank"):
+        size = config.integer("qk_nope_head_dim") + config.integer("qk_rope_head_dim")
     if not size:
         if hidden_size % query:
             raise config.error("num_attention_heads", f"a divisor of hidden_size {hidden_size} is expected")
         size = hidden_size // query
     gated = config.boolean("attn_output_gate", default=False)
-    return Heads(query=query, kv=kv, size=size, gated_output=gated, value_is_key=False)
+    value_size = config.integer("v_head_dim", default=size)
+    return Heads(query=query, kv=kv, size=size, value_size=value_size, gated_output=gated, value_is_key=False)
+
+
+def read_sliding_heads(config: ConfigReader, heads: Heads) -> Heads:
+    """The heads of windowed layers, where a config gives them others than the full layers have."""
+    other = config.nested("attention_other_setting")
+    if other is not None and other.text("attention_type") == SLIDING:
+        size = other.integer("head_dim", default=heads.size)
+        return replace(
+            heads,
+            query=other.integer("num_attention_heads", default=heads.query),
+            kv=other.integer("num_attention_groups", default=heads.kv),
+            size=size,
+            value_size=size,
+        )
+    size = config.integer("swa_head_dim", default=heads.size)
+    return replace(
+        heads,
+        query=config.integer("swa_num_attention_heads", default=heads.query),
+        kv=config.integer("swa_num_key_value_heads", default=heads.kv),
+        size=size,
+        value_size=config.integer(
+            "swa_v_head_dim", default=size if config.has("swa_head_dim") else heads.value_size
+        ),
+    )
 
 
 def read_full_heads(config: ConfigReader, heads: Heads) -> Heads:
     """The heads of full-attention layers where a config gives them other ones than the sliding layers have."""
-    return Heads(
-        query=heads.query,
+    size = config.integer("global_head_dim", default=heads.size)
+    return replace(
+        heads,
         kv=config.integer("num_global_key_value_heads", default=heads.kv),
-        size=config.integer("global_head_dim", default=heads.size),
-        gated_output=heads.gated_output,
+        size=size,
+        value_size=size if config.has("global_head_dim") else heads.value_size,
         value_is_key=config.boolean("attention_k_eq_v", default=False),
     )
 
@@ -59,7 +89,6 @@ def read_full_heads(config: ConfigReader, heads: Heads) -> Heads:
 def attention_weights(prefix: str, heads: Heads, *, hidden_size: int) -> list[Weight]:
     """Projections of one grouped-query layer. Biases and norms of heads are left out: below 0.01 %."""
     query_rows = heads.query * heads.size * (2 if heads.gated_output else 1)
-    kv_rows = heads.kv * heads.size
 
     def projection(name: str, rows: int, columns: int, shard: Shard) -> Weight:
         return Weight(
@@ -70,13 +99,13 @@ def attention_weights(prefix: str, heads: Heads, *, hidden_size: int) -> list[We
             heads=heads.kv if shard is Shard.HEADS else 1,
         )
 
-    value = projection("v_proj", kv_rows, hidden_size, Shard.HEADS)
+    value = projection("v_proj", heads.kv * heads.value_size, hidden_size, Shard.HEADS)
     return [
         projection("q_proj", query_rows, hidden_size, Shard.TENSOR),
-        projection("k_proj", kv_rows, hidden_size, Shard.HEADS),
+        projection("k_proj", heads.kv * heads.size, hidden_size, Shard.HEADS),
         # Where keys are values, the keys' projection is loaded into both slots (models/gemma4.py).
         replace(value, in_checkpoint=not heads.value_is_key),
-        projection("o_proj", hidden_size, heads.query * heads.size, Shard.TENSOR),
+        projection("o_proj", hidden_size, heads.query * heads.value_size, Shard.TENSOR),
     ]
 
 
@@ -88,7 +117,7 @@ def attention_cache(heads: Heads, layer_type: str, window: int) -> AttentionCach
         kind=kind,
         kv_heads=heads.kv,
         key_size=heads.size,
-        value_size=heads.size,
+        value_size=heads.value_size,
         window=window if kind != "full" else 0,
     )
 

@@ -82,6 +82,7 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
         "num_experts_per_token",
         "moe_topk",
         "moe_k",
+        "moe_top_k",
     )
     if per_token > experts:
         raise config.error("num_experts_per_tok", f"at most the {experts} experts is expected")
@@ -123,6 +124,7 @@ def _shared_size(config: ConfigReader, expert_size: int) -> int:
         "moe_shared_expert_intermediate_size",
         "shared_expert_intermediate_size",
         "shared_intermediate_size",
+        "share_expert_dim",
         default=0,
         minimum=0,
     )
@@ -147,6 +149,12 @@ def sparse_layers(config: ConfigReader, num_layers: int) -> list[bool]:
     if isinstance(config.values.get("moe_layer_freq"), list):
         flags = config.sequence("moe_layer_freq")
         return [bool(flags[index]) if index < len(flags) else True for index in range(num_layers)]
+    kinds = config.sequence("mlp_layer_types")
+    if len(kinds) == num_layers:
+        return [each != "dense" for each in kinds]
+    if config.has("moe_layers_enum"):
+        named = {each.strip() for each in config.text("moe_layers_enum").split(",")}
+        return [str(index) in named for index in range(num_layers)]
     dense = {int(each) for each in config.sequence("mlp_only_layers") if isinstance(each, int)}
     first = config.integer("first_k_dense_replace", "moe_layer_start_index", default=0, minimum=0)
     last = config.integer("moe_layer_end_index", default=num_layers - 1, minimum=0)

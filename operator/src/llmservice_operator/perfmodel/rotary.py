@@ -16,6 +16,8 @@ def rotary_weights(
     text: ConfigReader, *, root: ConfigReader, positions: int, head_size: int, full_head_size: int
 ) -> list[Weight]:
     """The tables of this model; `full_head_size` is the head of full-attention layers where it is another one."""
+    if text.boolean("mla_use_nope", default=False):
+        return []
     sections = text.nested("rope_parameters") or text.nested("rope_scaling")
     by_kind = sections is not None and sections.has(*_SECTIONS)
     if text.has("rope_local_base_freq") or by_kind:
