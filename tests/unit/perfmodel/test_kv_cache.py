@@ -54,6 +54,22 @@ def test_fp8_halves_a_token() -> None:
     assert bytes_per_token(model, settings()) == 2 * bytes_per_token(model, settings(kv_cache_dtype="fp8"))
 
 
+# 32 layers x 8 heads of 128, and 27 layers of a latent of 512 + 64: two float32 scales beside a head's data
+# (triton_attn.py, mla_attention.py), NVFP4's block scales in 1/16 of the elements, DeepSeek's own 656 bytes.
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected"),
+    [
+        ("meta-llama--Meta-Llama-3.1-8B", "int8_per_token_head", 32 * 8 * (2 * 128 + 8)),
+        ("meta-llama--Meta-Llama-3.1-8B", "int4_per_token_head", 32 * 8 * (128 + 8)),
+        ("meta-llama--Meta-Llama-3.1-8B", "nvfp4", 32 * 8 * (128 + 16)),
+        ("deepseek-ai--DeepSeek-V2-Lite", "fp8_per_token_head", 27 * (512 + 64 + 8)),
+        ("deepseek-ai--DeepSeek-V2-Lite", "fp8_ds_mla", 27 * 656),
+    ],
+)
+def test_formats_with_scales(name: str, dtype: str, expected: int) -> None:
+    assert bytes_per_token(read_architecture(load_config(name)), settings(kv_cache_dtype=dtype)) == expected
+
+
 def test_kv_heads_are_never_less_than_one_a_rank() -> None:
     model = read_architecture(load_config("Qwen--Qwen3-30B-A3B"))
 

@@ -18,20 +18,31 @@ GPU_BLOCK_SIZE = 16
 CPU_BLOCK_SIZE = 128
 
 _ONE_BYTE = frozenset({"fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8_per_token_head", "fp8_per_token_head"})
-_HALF_BYTE = frozenset({"nvfp4", "nvfp4_4over6", "int4_per_token_head"})
+_NVFP4 = frozenset({"nvfp4", "nvfp4_4over6"})
+_SPARSE_LATENT_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+_SPARSE_LATENT_SIZE = 512 + 64
+"""A token of DeepSeek's sparse latent attention: its bytes are fixed, for this latent with its rotary part
+(layers/attention/mla_attention.py)."""
+_SCALE_BYTES = 4
+"""The `..._per_token_head` formats keep a scale for keys and one for values, of each token and head, beside them
+(v1/attention/backends/triton_attn.py, layers/attention/mla_attention.py)."""
 
 
 def element_bytes(kv_cache_dtype: str, model_dtype: str) -> float:
     """Bytes of one cached element (config/cache.py); `auto` is the model's dtype.
 
-    NVFP4 and INT4 carry their scales in 1/8 of the elements. Raises KeyError for a dtype that isn't known.
+    NVFP4 carries its scales in 1/16 of the elements. Raises KeyError for a dtype that isn't known.
     """
     if kv_cache_dtype == "auto":
         return DTYPE_BYTES[model_dtype]
     if kv_cache_dtype in _ONE_BYTE:
         return 1.0
-    if kv_cache_dtype in _HALF_BYTE:
-        return 0.5625
+    if kv_cache_dtype in _NVFP4:
+        return 0.5 + 1 / 16
+    if kv_cache_dtype == "int4_per_token_head":
+        return 0.5
+    if kv_cache_dtype in _SPARSE_LATENT_BYTES:
+        return _SPARSE_LATENT_BYTES[kv_cache_dtype] / _SPARSE_LATENT_SIZE
     return DTYPE_BYTES[kv_cache_dtype]
 
 
@@ -126,11 +137,9 @@ def _token_bytes(cache: AttentionCache, settings: CacheSettings) -> float:
     heads = (
         cache.kv_heads if cache.kind == "latent" else max(1, cache.kv_heads // settings.tensor_parallel_size)
     )
-    return (
-        heads
-        * (cache.key_size + cache.value_size)
-        * element_bytes(settings.kv_cache_dtype, settings.model_dtype)
-    )
+    width = element_bytes(settings.kv_cache_dtype, settings.model_dtype)
+    scales = 2 * _SCALE_BYTES if settings.kv_cache_dtype.endswith("per_token_head") else 0
+    return heads * ((cache.key_size + cache.value_size) * width + scales)
 
 
 def _state_bytes(cache: StateCache, settings: CacheSettings) -> int:

@@ -211,7 +211,8 @@ class Resolver:
         except KeyError:
             raise InvalidInputError(
                 f"--set kv_cache_dtype={said}: its size isn't known; auto, bfloat16, float16, fp8, fp8_e4m3, "
-                "fp8_e5m2, int8_per_token_head, fp8_per_token_head or nvfp4 is expected"
+                "fp8_e5m2, int8_per_token_head, fp8_per_token_head, int4_per_token_head, nvfp4, fp8_ds_mla or "
+                "nvfp4_ds_mla is expected"
             ) from None
         if said != "auto":
             self.sources["kv_cache_dtype"] = SET
