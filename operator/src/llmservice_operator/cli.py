@@ -38,7 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What imports make lives as long as the process: looking for garbage in it is a tenth of a short command.
         gc.disable()
         importlib.import_module(COMMANDS[command][0]).add_parser(subparsers)
-        gc.freeze()
         gc.enable()
     else:
         for name, (_, text) in COMMANDS.items():
