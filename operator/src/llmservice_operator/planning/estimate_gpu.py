@@ -5,7 +5,7 @@ from typing import Any
 
 from llmservice_operator.perfmodel.formats import why_it_cannot_run
 from llmservice_operator.perfmodel.kv_cache import bytes_per_token
-from llmservice_operator.perfmodel.memory import context_bytes, outside_bytes, outside_start_bytes
+from llmservice_operator.perfmodel.memory import GIB, context_bytes, outside_bytes, outside_start_bytes
 from llmservice_operator.perfmodel.quantization import UNQUANTIZED
 from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
 from llmservice_operator.perfmodel.sharding import why_it_does_not_split
@@ -16,6 +16,11 @@ from llmservice_operator.planning.estimate_trial import Trial, cache_settings, m
 from llmservice_operator.planning.estimate_types import Outcome
 from llmservice_operator.planning.estimate_words import explain_gpu
 from llmservice_operator.planning.words import gib, tokens
+
+
+GROWTH_SLACK_BYTES = GIB // 4
+"""What serving takes is an upper figure: less than this beyond what is left is no reason to warn (an L4 at 0.92
+served)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +233,7 @@ def _warnings(trial: Trial) -> list[str]:
     found = []
     held, left = trial.account, trial.account.total - trial.account.requested
     needed = outside_bytes(trial.model, trial.batch, trial.rules)
-    if needed > left:
+    if needed > left + GROWTH_SLACK_BYTES:
         found.append(
             f"serving may need {gib(needed)} outside of the budget (context, graphs, workspace, growth), and "
             f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} of {gib(held.total)}"
