@@ -17,7 +17,6 @@ from llmservice_operator.planning.estimate_types import Outcome
 from llmservice_operator.planning.estimate_words import explain_gpu
 from llmservice_operator.planning.words import gib, tokens
 
-
 GROWTH_SLACK_BYTES = GIB // 4
 """What serving takes is an upper figure: less than this beyond what is left is no reason to warn (an L4 at 0.92
 served)."""
