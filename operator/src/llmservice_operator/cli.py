@@ -26,9 +26,8 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the subcommand that the arguments name; return the exit code."""
-    os.environ.setdefault(
-        "PYDANTIC_DISABLE_PLUGINS", "__all__"
-    )  # it would look through every installed package
+    # Without plugins, pydantic needn't look through every installed package for them.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(
         prog="llmservice", description="Sizes, serves, scales and explains LLM inference on Kubernetes."
