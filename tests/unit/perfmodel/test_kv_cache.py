@@ -1,5 +1,7 @@
 """Groups, pages and blocks."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from llmservice_operator.perfmodel.architecture import read_architecture
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, CacheSettings, bytes_per_token, cache_layout
-from unit.perfmodel.samples import SMOLLM2, generating_models, load_config
+from unit.perfmodel.samples import DATA, SMOLLM2, generating_models, load_config
 
 GIB = 1 << 30
 
@@ -122,3 +124,24 @@ def test_the_longest_request_fits_and_the_next_does_not(pool: int) -> None:
 
     assert longest == 0 or found.needed_bytes(longest) <= pool
     assert longest == 131_072 or found.needed_bytes(longest + 1) > pool
+
+
+@pytest.mark.parametrize(
+    ("kv_cache_dtype", "expected"), [("auto", 61 * (1152 + 132)), ("fp8", 61 * (656 + 132))]
+)
+def test_sparse_latent_attention_keeps_an_indexers_keys_beside_the_latent(
+    kv_cache_dtype: str, expected: int
+) -> None:
+    """DeepSeek-V3.2: 512 and 64 elements, and a key of 128 in FP8 with its scale, in each of 61 layers."""
+    families = json.loads((DATA / "families.json").read_text())
+    config = families["known"]["deepseek-v3"]["config"] | {"index_head_dim": 128, "index_n_heads": 64}
+    settings = CacheSettings(
+        kv_cache_dtype=kv_cache_dtype,
+        model_dtype="bfloat16",
+        tensor_parallel_size=8,
+        block_size=64,
+        max_num_batched_tokens=8192,
+        prefix_caching=True,
+    )
+
+    assert bytes_per_token(read_architecture(config), settings) == expected

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmservice_operator.perfmodel.config_reader import ConfigReader
-from llmservice_operator.perfmodel.shapes import AttentionCache, Shard, Weight
+from llmservice_operator.perfmodel.shapes import AttentionCache, Shard, Weight, ceil_div
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
@@ -228,11 +228,35 @@ def latent_weights(prefix: str, latent: Latent, *, hidden_size: int) -> list[Wei
     return weights
 
 
+_SCALED_ELEMENTS = 128
+"""Elements of a latent or of an indexer's key that share a float32 scale."""
+
+
 def latent_caches(latent: Latent) -> list[AttentionCache]:
-    """What one latent layer keeps: the latent and the rotary part once for all heads, and the indexer's keys."""
+    """What one latent layer keeps: the latent and the rotary part once for all heads, and the indexer's keys.
+
+    An indexer's keys are FP8 with a scale for each 128. Beside one, an FP8 latent is packed with its scales and a
+    16-bit rotary part: 656 B of 512 and 64 (deepseek_v2.py, mla_attention.py of 0.26).
+    """
+    packed = latent.kv_rank + latent.kv_rank // _SCALED_ELEMENTS * 4 + 2 * latent.rotary_size
     caches = [
-        AttentionCache(kind="latent", kv_heads=1, key_size=latent.kv_rank + latent.rotary_size, value_size=0),
+        AttentionCache(
+            kind="latent",
+            kv_heads=1,
+            key_size=latent.kv_rank + latent.rotary_size,
+            value_size=0,
+            packed_fp8_bytes=packed if latent.index_size else 0,
+        ),
     ]
     if latent.index_size:
-        caches.append(AttentionCache(kind="latent", kv_heads=1, key_size=latent.index_size, value_size=0))
+        size = latent.index_size
+        caches.append(
+            AttentionCache(
+                kind="latent",
+                kv_heads=1,
+                key_size=size,
+                value_size=0,
+                token_bytes=size + ceil_div(size, _SCALED_ELEMENTS) * 4,
+            )
+        )
     return caches

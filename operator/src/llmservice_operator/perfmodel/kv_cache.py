@@ -137,6 +137,8 @@ def _token_bytes(cache: AttentionCache, settings: CacheSettings) -> float:
     heads = (
         cache.kv_heads if cache.kind == "latent" else max(1, cache.kv_heads // settings.tensor_parallel_size)
     )
+    if cache.token_bytes or (cache.packed_fp8_bytes and settings.kv_cache_dtype.startswith("fp8")):
+        return heads * (cache.token_bytes or cache.packed_fp8_bytes)
     width = element_bytes(settings.kv_cache_dtype, settings.model_dtype)
     scales = 2 * _SCALE_BYTES if settings.kv_cache_dtype.endswith("per_token_head") else 0
     return heads * ((cache.key_size + cache.value_size) * width + scales)

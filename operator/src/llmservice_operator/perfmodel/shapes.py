@@ -102,6 +102,10 @@ class AttentionCache:
     """Elements of one value head; 0 for `latent`."""
     window: int = 0
     """Tokens that stay visible, for `sliding` and `chunked`."""
+    token_bytes: int = 0
+    """Bytes of a token whatever the cache's dtype (an indexer's keys and scales); 0: by dtype."""
+    packed_fp8_bytes: int = 0
+    """Bytes of a token in the packed FP8 format that the layer's kernels want; 0: they take plain FP8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
