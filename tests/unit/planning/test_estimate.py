@@ -446,3 +446,31 @@ def test_a_mode_of_graphs_that_is_none_is_refused() -> None:
 )
 def test_what_times_leave_out_is_said(flag: str, said: str) -> None:
     assert any(said in each for each in estimated(LLAMA_8B, flag, prefill=(512,)).warnings)
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("num_gpu_blocks_override=65000", "num_gpu_blocks_override 65,000 leaves"),
+        ("kv_cache_memory_bytes=126G", "kv_cache_memory_bytes of 126.00 GiB leaves"),
+        ("gpu_memory_utilization=0.99", "gpu_memory_utilization 0.99 leaves"),
+    ],
+)
+def test_whatever_takes_the_whole_card_leaves_no_room_to_start(flag: str, said: str) -> None:
+    result = estimated(LLAMA_8B, flag, "max_model_len=8192")
+
+    assert not result.fits
+    assert any(said in each and "dies in its warm-up" in each for each in result.warnings)
+
+
+def test_states_need_no_blocks_of_their_own_without_full_graphs() -> None:
+    flags = (
+        "max_num_seqs=1024",
+        "kv_cache_memory_bytes=20G",
+        "max_model_len=4096",
+        "gpu_memory_utilization=0.9",
+    )
+    model = "Qwen--Qwen3.5-27B"
+
+    assert any("blocks of states" in each for each in estimated(model, *flags).warnings)
+    assert estimated(model, *flags, "compilation_config.cudagraph_mode=PIECEWISE").fits

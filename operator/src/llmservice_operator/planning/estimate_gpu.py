@@ -160,25 +160,27 @@ def _weights_too_large(trial: Trial) -> Problem | None:
 
 def _no_room_outside(trial: Trial) -> Problem | None:
     """Context, graphs, workspace and the sampler's warm-up find no room beside the budget."""
-    held = trial.account
     needed = outside_start_bytes(trial.model, trial.batch, trial.rules)
-    left = held.total - held.requested
-    if trial.settings.kv_cache_bytes is not None:
-        left = held.total - _budget_used(trial)
+    left = trial.left_outside_bytes
     if needed <= left:
         return None
-    limit = max(0.0, int((1 - needed / held.total) * 100) / 100)
-    return Problem(
-        text=f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} outside of the engine's "
-        f"budget, and the start needs {gib(needed)} there (context, graphs, workspace, sampler): "
-        f"it dies in its warm-up; at most {limit:g} can start",
-        shortfall_bytes=needed - left,
+    text = (
+        f"{_set_by(trial)} leaves {gib(max(0, left))} outside of the engine's budget, and the start needs "
+        f"{gib(needed)} there (context, graphs, workspace, sampler): it dies in its warm-up"
     )
+    if trial.given_pool_bytes is None:
+        limit = max(0.0, 1 - (needed + trial.taken_by_others_bytes) / trial.account.total)
+        text += f"; at most {int(limit * 100) / 100:g} can start"
+    return Problem(text=text, shortfall_bytes=needed - left)
 
 
-def _budget_used(trial: Trial) -> int:
-    held = trial.account
-    return held.weights + held.extras + held.activation + held.non_torch + max(0, trial.available)
+def _set_by(trial: Trial) -> str:
+    """The flag that decides how much of the card the engine takes."""
+    if trial.settings.blocks_override is not None:
+        return f"num_gpu_blocks_override {trial.settings.blocks_override:,}"
+    if trial.settings.kv_cache_bytes is not None:
+        return f"kv_cache_memory_bytes of {gib(trial.settings.kv_cache_bytes)}"
+    return f"gpu_memory_utilization {trial.settings.utilization:g}"
 
 
 def _pool_too_small(trial: Trial) -> Problem | None:
@@ -204,7 +206,7 @@ def _pool_too_small(trial: Trial) -> Problem | None:
 
 def _too_few_states(trial: Trial) -> Problem | None:
     """`max_num_seqs exceeds available Mamba cache blocks` (config/compilation.py): graphs want a state a sequence."""
-    if not trial.model.has_state or trial.settings.enforce_eager or trial.settings.version < (0, 20, 0):
+    if not trial.model.has_state or not trial.settings.captures.full or trial.settings.version < (0, 20, 0):
         return None
     if trial.available <= 0 or trial.settings.max_num_seqs <= trial.blocks:
         return None
@@ -230,12 +232,12 @@ CHECKS = (
 
 def _warnings(trial: Trial) -> list[str]:
     found = []
-    held, left = trial.account, trial.account.total - trial.account.requested
+    left = trial.left_outside_bytes
     needed = outside_bytes(trial.model, trial.batch, trial.rules)
     if needed > left + GROWTH_SLACK_BYTES:
         found.append(
             f"serving may need {gib(needed)} outside of the budget (context, graphs, workspace, growth), and "
-            f"gpu_memory_utilization {trial.settings.utilization:g} leaves {gib(left)} of {gib(held.total)}"
+            f"{_set_by(trial)} leaves {gib(max(0, left))} of {gib(trial.account.total)}"
         )
     found += field_warnings(trial)
     if trial.settings.speculation.has_weights:

@@ -54,6 +54,24 @@ class Trial:
         override = self.settings.blocks_override
         return override * self.layout.bytes_per_block if override is not None else self.available
 
+    @property
+    def given_pool_bytes(self) -> int | None:
+        """The pool's size where a flag gives it; None: what the budget leaves."""
+        is_given = self.settings.blocks_override is not None or self.settings.kv_cache_bytes is not None
+        return max(0, self.pool_bytes) if is_given else None
+
+    @property
+    def taken_by_others_bytes(self) -> int:
+        """Of the card, before the engine starts."""
+        return 0 if self.free_bytes is None else max(0, self.account.total - self.free_bytes)
+
+    @property
+    def left_outside_bytes(self) -> int:
+        """Of the card, beside the engine's budget or, where a flag gives the pool, beside what that comes to."""
+        held, given = self.account, self.given_pool_bytes
+        taken = held.weights + held.extras + held.activation + held.non_torch
+        return held.total - self.taken_by_others_bytes - (held.requested if given is None else taken + given)
+
     def rank_tokens(self, length: int) -> int:
         """Tokens of a request that one rank keeps: context parallelism shares them out."""
         return ceil_div(length, self.settings.parallel.context)
