@@ -287,7 +287,7 @@ def test_the_concurrency_that_is_offered_fits_and_no_more_does() -> None:
     workload: dict[str, Any] = {
         "context": {"min": 2048, "max": 2048},
         "inputTokens": {"p95": 1800},
-        "outputTokens": {"p95": 200},
+        "outputTokens": {"p95": 240},
         "concurrency": {"min": 200},
     }
     spec = {"accelerator": ONE_L4, "workload": workload}

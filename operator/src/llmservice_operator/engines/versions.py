@@ -129,6 +129,7 @@ def memory_rules(
         graphs_charged=charged and estimates,
         multi_rank_non_torch_bytes=int((0.4 if version < (0, 20, 0) else 0.07 if on_v2 else 0.1) * GIB),
         fused_all_reduce_bytes=int(1.68 * GIB) if (0, 18, 0) <= version < (0, 20, 0) else 0,
+        few_kernels=version < (0, 11, 0),
         graphs_by_estimate=version >= (0, 20, 0),
         sampler_sorts=version < (0, 17, 0),
         sampler_flashinfer=version < (0, 11, 0),

@@ -61,12 +61,23 @@ def activation_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules
     return peak + (sampler_state_bytes(model, batch, rules) if rules.sampler_state_charged else 0)
 
 
+OLDER_CARDS_BYTES, OLDER_CARDS_RANKS_BYTES = int(0.06 * GIB), int(0.14 * GIB)
+"""Medians of the public starts (tests/truth/field): at one rank as printed, among ranks by what they leave room for."""
+
+
 def non_torch_bytes(batch: Batch, rules: EngineMemoryRules) -> int:
     """Memory outside of torch's allocator that profiling adds: modules of kernels that are loaded.
 
-    At one rank the mean of the starts by runner (V2 0.22 in each, V1 0.24 to 0.26; tests/accuracy/memory_fit.py); among
-    ranks by version.
+    At one rank on Hopper the mean of the starts by runner (V2 0.22 in each, V1 0.24 to 0.26; memory_fit.py of
+    tests/accuracy); among ranks by version. Before 0.11, and on cards before Hopper, whose kernels are fewer, public
+    starts print 0.02 to 0.09 GiB at one rank (T4, L4, A100, RTX 4090, H100), and leave room for 0.05 to 0.17 at two
+    and four (A100, RTX 3090).
     """
+    older = batch.device.compute_capability.startswith(("7.", "8."))
+    if batch.tensor_parallel_size > 1 and older:
+        return min(rules.multi_rank_non_torch_bytes, OLDER_CARDS_RANKS_BYTES)
+    if batch.tensor_parallel_size == 1 and (older or rules.few_kernels):
+        return OLDER_CARDS_BYTES
     if batch.tensor_parallel_size > 1:
         fuses = batch.device.compute_capability.startswith(("9.", "10."))
         return rules.multi_rank_non_torch_bytes + (rules.fused_all_reduce_bytes if fuses else 0)

@@ -19,6 +19,8 @@ class EngineMemoryRules:
     """Whether an estimate of the CUDA graphs is taken from the budget."""
     multi_rank_non_torch_bytes: int
     """Non-torch memory of a rank among several, beside what the next term says."""
+    few_kernels: bool = False
+    """Few kernels are loaded before profiling ends (before 0.11): little non-torch memory at one rank."""
     fused_all_reduce_bytes: int = 0
     """Workspace of FlashInfer's all-reduce with a norm, on Hopper and SM100 (config/vllm.py
     `enable_allreduce_rms_fusion`)."""
