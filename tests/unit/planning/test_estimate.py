@@ -269,6 +269,12 @@ def test_the_cpu_engines_pool_is_what_the_environment_says() -> None:
     assert (result.kv_cache.block_size, result.kv_cache.blocks) == (128, 182)
 
 
+def test_times_on_a_cpu_are_said_to_be_rough() -> None:
+    result = on_cpu("total_gib=4", "dtype=float32", env={"VLLM_CPU_KVCACHE_SPACE": "1"}, prefill=(128,))
+
+    assert any("rough on a CPU" in each for each in result.warnings)
+
+
 def test_a_container_that_is_too_small_is_said() -> None:
     result = on_cpu("total_gib=4", "dtype=float32", env={"VLLM_CPU_KVCACHE_SPACE": "4"})
 

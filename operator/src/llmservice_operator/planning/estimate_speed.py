@@ -85,6 +85,8 @@ def _open_loop(speed: SpeedModel, arrival: Arrival, outcome: Outcome) -> dict[st
 def _beyond(inputs: EstimateInputs, settings: Settings, outcome: Outcome) -> Iterator[str]:
     """What the times leave out, and points that this engine would never run."""
     length, pool = outcome.max_model_len, outcome.kv_cache["tokens"]
+    if settings.card.is_cpu:
+        yield "speed: rough on a CPU, whose figures are those of no particular machine (operator/docs/speed.md)"
     if settings.parallel.pipeline > 1:
         yield "speed: a pipeline's stages are timed one after the other; that they overlap isn't counted"
     if settings.parallel.data > 1:
