@@ -34,7 +34,7 @@ def estimate_speed(
             "open_loop": _open_loop(speed, inputs.arrival, outcome) if inputs.arrival else None,
             "ridge_point_flops_per_byte": speed.ridge_point_flops_per_byte(),
         },
-        warnings=tuple(_beyond(inputs, settings, outcome)),
+        warnings=(*_left_out(settings), *_beyond(inputs, settings, outcome)),
     )
 
 
@@ -82,9 +82,8 @@ def _open_loop(speed: SpeedModel, arrival: Arrival, outcome: Outcome) -> dict[st
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def _beyond(inputs: EstimateInputs, settings: Settings, outcome: Outcome) -> Iterator[str]:
-    """What the times leave out, and points that this engine would never run."""
-    length, pool = outcome.max_model_len, outcome.kv_cache["tokens"]
+def _left_out(settings: Settings) -> Iterator[str]:
+    """What the times don't count."""
     if settings.card.is_cpu:
         yield "speed: rough on a CPU, whose figures are those of no particular machine (operator/docs/speed.md)"
     if settings.parallel.pipeline > 1:
@@ -93,6 +92,11 @@ def _beyond(inputs: EstimateInputs, settings: Settings, outcome: Outcome) -> Ite
         yield f"speed: of one of {settings.parallel.data} engines"
     if settings.speculation.method:
         yield "speed: without speculation; how many drafted tokens are taken isn't known"
+
+
+def _beyond(inputs: EstimateInputs, settings: Settings, outcome: Outcome) -> Iterator[str]:
+    """Points that this engine would never run."""
+    length, pool = outcome.max_model_len, outcome.kv_cache["tokens"]
     for prompt in inputs.prefill:
         if prompt > length:
             yield f"a prompt of {prompt:,} tokens is longer than max_model_len {length:,}: the engine refuses it"
