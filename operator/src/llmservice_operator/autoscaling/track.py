@@ -251,7 +251,7 @@ class ReplicaTrack:
                 continue
             old = [*known[1], known[2]] if not is_new else [0.0] * (len(read.bounds) + 1)
             grown = [new - before for new, before in zip((*read.counts, read.total), old, strict=True)]
-            if min(grown) < 0.0:
+            if min(grown[:-1]) < 0.0:  # a sum of times may fall by a rounding, or by a clock that was set
                 self._resets[series] = at
             else:
                 totals[series] = array("d", map(float.__add__, totals[series], grown))

@@ -1,0 +1,174 @@
+"""How many replicas are needed, by each measure: fractions of replicas, so that a note can show how close it was."""
+
+import math
+from collections.abc import Sequence
+
+from llmservice_operator.autoscaling.decision import Step
+from llmservice_operator.autoscaling.state import MOST_RATES, ScalerState
+from llmservice_operator.autoscaling.view import View
+
+_LEAST_LOOK_BACK_SECONDS, _MOST_LOOK_BACK_SECONDS = 120.0, 600.0
+
+
+def replicas_for(load: float, usable: float) -> float:
+    """Replicas for a load; none for no load, endless for one that no replica takes."""
+    if load <= 0:
+        return 0.0
+    return load / usable if usable > 0 else math.inf
+
+
+def remember_rate(view: View, state: ScalerState) -> tuple[tuple[float, float], ...]:
+    """The rates for the forecast with this one: about a dozen in the look-back."""
+    horizon = view.now - _look_back_seconds(view)
+    kept = [pair for pair in state.rates if horizon <= pair[0] <= view.now]
+    is_known = view.inputs.signals.arrivals_per_second.is_trusted and view.load is not None
+    if is_known and (not kept or view.now - kept[-1][0] >= _look_back_seconds(view) / 12):
+        kept.append((view.now, view.load or 0.0))
+    return tuple(kept[-MOST_RATES:])
+
+
+def forecast(view: View, rates: Sequence[tuple[float, float]]) -> float:
+    """What the load is expected to be above now, when a replica ordered now is ready; requests a second.
+
+    The look-back's three thirds are compared. The rise from the first to the last must be beyond the noise of a Poisson
+    stream, and the smaller of its two parts goes on: a step that is over is no slope. Never more than the policy's
+    share of the load, and never less than 0: a fall in sight is no reason for fewer replicas.
+    """
+    load, third_seconds = view.load, _look_back_seconds(view) / 3
+    if not load:
+        return 0.0
+    thirds: list[list[float]] = [[], [], [load]]
+    for at, rate in rates:
+        thirds[2 - min(2, int((view.now - at) / third_seconds))].append(rate)
+    if not all(thirds):
+        return 0.0
+    first, middle, last = (sum(third) / len(third) for third in thirds)
+    policy = view.inputs.policy
+    if last - first <= policy.burst_deviations * math.sqrt((first + last) / third_seconds):
+        return 0.0
+    slope = max(0.0, min(middle - first, last - middle)) / third_seconds
+    return min(slope * view.start_seconds, policy.most_forecast_growth * load)
+
+
+def forward(view: View, correction: float, growth: float) -> Step:
+    """Feed-forward: the load that comes over what one replica can take."""
+    if view.load is None:
+        return Step("forward", None, "the arrival rate isn't known")
+    usable = view.usable(correction) * view.inputs.policy.target_utilization
+    needed = replicas_for(view.load + growth, usable)
+    return Step(
+        "forward",
+        needed,
+        f"{view.load:.2f} requests/s and {growth:.2f} forecast, of {view.mix.input_tokens:.0f} + "
+        f"{view.mix.output_tokens:.0f} tokens, over {usable:.2f} a replica",
+    )
+
+
+def backlog(view: View, correction: float) -> Step:
+    """Feedback: what it takes to be rid of the queue soon after a replica ordered now is ready.
+
+    Until then the queue grows or shrinks with what is ready and what joins, each at its time: what is on its way is not
+    ordered twice.
+    """
+    if view.load is None or not view.is_queueing:
+        return Step("backlog", None, f"{view.queue:.0f} requests wait")
+    policy, usable = view.inputs.policy, view.usable(correction)
+    # Little: load x patience is a queue in which requests wait as long as they may.
+    left = queue_at(view, usable) - view.load * view.patience_seconds
+    if left <= 0:
+        return Step("backlog", None, f"{view.queue:.0f} requests wait, none for too long")
+    load_replicas = replicas_for(view.load, usable * policy.target_utilization)
+    most = max(load_replicas + 1.0, load_replicas * (1.0 + policy.most_backlog_growth))
+    drain_seconds = max(policy.drain_seconds, view.patience_seconds)
+    needed = min(most, replicas_for(view.load + left / drain_seconds, usable))
+    return Step(
+        "backlog",
+        needed,
+        f"{view.queue:.0f} requests wait, {left:.0f} too many would in {view.start_seconds:.0f} s",
+    )
+
+
+def latency(view: View, state: ScalerState, *, is_load: bool) -> Step:
+    """Feedback: one more while the objectives are missed for load and all replicas there are have shown what they do.
+
+    The correction of the capacity tells how many in the end; this is for the time until it can tell.
+    """
+    ratio, fleet = view.latency_ratio, view.inputs.fleet
+    if ratio is None:
+        return Step("latency", None, "too few requests, or no objective")
+    words = f"p95 is {ratio:.2f} of its objective"
+    if ratio <= 1.0 or not is_load or view.capacity.unreachable:
+        return Step("latency", None, words)
+    if fleet.starting or not view.is_settled(state):
+        return Step("latency", float(fleet.ready), f"{words}, and what was added has not shown yet")
+    return Step("latency", fleet.ready + 1.0, words)
+
+
+def queue_at(view: View, usable: float) -> float:
+    """Requests that wait when a replica ordered now is ready, with those that serve and those that join by then."""
+    fleet, load = view.inputs.fleet, view.load or 0.0
+    left, serving, time = view.queue, fleet.ready, 0.0
+    for joins_in in (*fleet.joins_in(view.now), math.inf):
+        until = min(joins_in, view.start_seconds)
+        left = max(0.0, left + (load - serving * usable) * (until - time))
+        if joins_in >= view.start_seconds:
+            break
+        serving, time = serving + 1, until
+    return left
+
+
+def kv_demand(view: View, limit: float) -> Step:
+    """Floor: the KV cache that running requests hold."""
+    use = view.inputs.signals.kv_use_total
+    if use.value is None:
+        return Step("kv", None, "KV use isn't known")
+    return Step(
+        "kv", use.value / limit, f"{use.value:.2f} replicas' KV cache is in use, {limit:.2f} each at most"
+    )
+
+
+def concurrency(view: View) -> Step:
+    """Floor: requests that run, over what one replica holds."""
+    running, limit = view.inputs.signals.running.value, view.inputs.concurrency_limit
+    if running is None or not limit:
+        return Step("concurrency", None, "running requests, or how many one replica holds, aren't known")
+    return Step("concurrency", running / limit, f"{running:.0f} requests run, {limit:.0f} a replica at most")
+
+
+def bandwidth(view: View) -> Step:
+    """Floor: as few replicas as leave memory bandwidth below its limit; never more than there are.
+
+    Of a step's bytes the weights are read whatever the batch, so only the rest grows when fewer replicas have larger
+    batches: with n replicas at a use of b, of which the share s isn't weights, m replicas are at b (1 - s + s n / m).
+    An engine that decodes one sequence reads near the peak too; counting that as load would forbid every scale-in.
+    """
+    signals, policy, ready = view.inputs.signals, view.inputs.policy, view.inputs.fleet.ready
+    use, limit = signals.bandwidth_use.value, policy.bandwidth_limit
+    if use is None:
+        use, limit = signals.dram_active.value, policy.dram_active_limit
+    if use is None or ready < 1:
+        return Step("bandwidth", None, "bandwidth isn't known")
+    share = load_share(view)
+    fixed = use * (1.0 - share)
+    if fixed >= limit:
+        return Step("bandwidth", None, f"{use:.2f} of the peak, nearly all for weights: no number changes it")
+    needed = min(float(ready), ready * share * use / (limit - fixed))
+    # What load per replica would saturate it: a check of the capacity model, not a rule.
+    room = (limit - fixed) / (share * use) if share * use > 0 else math.inf
+    return Step(
+        "bandwidth",
+        needed,
+        f"{use:.2f} of the peak, {share:.0%} of it grows with load: saturated at {room:.1f} times the load",
+    )
+
+
+def load_share(view: View) -> float:
+    """The share of the bytes moved that grows with load; 1 where the weights' part isn't known."""
+    weights, step = view.inputs.weights_bytes_per_step, view.inputs.signals.step_bytes.value
+    if not weights or not step:
+        return 1.0
+    return min(1.0, max(0.0, 1.0 - weights / step))
+
+
+def _look_back_seconds(view: View) -> float:
+    return min(_MOST_LOOK_BACK_SECONDS, max(_LEAST_LOOK_BACK_SECONDS, 2.0 * view.start_seconds))

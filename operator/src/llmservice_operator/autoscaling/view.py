@@ -1,0 +1,134 @@
+"""What a decision sees, worked out once: load, lengths, latency and queue."""
+
+import math
+from dataclasses import dataclass
+
+from llmservice_operator.autoscaling.capacity import Capacity, LengthMix
+from llmservice_operator.autoscaling.decision import Inputs
+from llmservice_operator.autoscaling.signals import Signal
+from llmservice_operator.autoscaling.state import ScalerState
+from llmservice_operator.autoscaling.track import Windows
+
+WINDOWS = Windows()
+"""Those that the signals are measured over."""
+_QUEUE_OF_REPLICA = 2.0
+"""Waiting requests of one replica that are no queue: prompts that come together at 70 % of what a server can take are
+behind one other on average (M/D/1)."""
+_LEAST_PATIENCE_SECONDS = 1.0
+_FREE_PATIENCE_SECONDS = 10.0
+"""How long requests may wait where there is no objective."""
+_LONGEST_SECONDS = 600.0
+"""Of a request's duration that is waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Numbers that several steps use. Rates are requests a second, of the whole service."""
+
+    inputs: Inputs
+    now: float
+    load: float | None
+    """None: nothing is known."""
+    mix: LengthMix
+    capacity: Capacity
+    """Of one replica, by the model."""
+    latency_ratio: float | None
+    """The worse p95 over its objective; None without enough requests to tell, or without objectives."""
+    queue: float
+    """Requests that wait, in engines and outside."""
+    is_queueing: bool
+    """Whether they are more than a busy replica has waiting now and then."""
+    patience_seconds: float
+    """How long a request may wait."""
+    start_seconds: float
+    """How long a replica that is ordered now takes."""
+    stabilization_seconds: float
+
+    def is_settled(self, state: ScalerState) -> bool:
+        """Whether latency and throughput tell of the ready replicas that there are now.
+
+        A request that ends now began a request's duration ago, under what there was then. A queue tells at once: while
+        there is one, replicas do all that they can.
+        """
+        signals = self.inputs.signals
+        duration_seconds = self.mix.output_tokens * signals.itl_mean_seconds.or_zero()
+        settling = 0.0 if self.is_queueing else min(duration_seconds, _LONGEST_SECONDS)
+        is_same = self.inputs.fleet.ready == state.ready
+        return is_same and self.now - state.ready_since >= WINDOWS.latency_seconds + settling
+
+    def usable(self, correction: float) -> float:
+        """Requests a second of one replica within the objectives, as corrected."""
+        return self.capacity.requests_per_second * correction
+
+
+def look(inputs: Inputs, state: ScalerState, now: float) -> View:
+    """Work out the view."""
+    signals, policy = inputs.signals, inputs.policy
+    load = _load(signals.arrivals_per_second, signals.sustained_arrivals_per_second, inputs)
+    mix = _mix(inputs, state)
+    queue = _queue(inputs, mix)
+    limit_seconds = inputs.objectives.ttft_p95_seconds or _FREE_PATIENCE_SECONDS
+    start_seconds = inputs.fleet.start_seconds(now)
+    return View(
+        inputs=inputs,
+        now=now,
+        load=load,
+        mix=mix,
+        capacity=inputs.capacity.capacity(mix),
+        latency_ratio=_latency_ratio(inputs),
+        queue=queue,
+        # Little: a queue of load x seconds is a wait of so many seconds.
+        is_queueing=queue > max(1.0, _QUEUE_OF_REPLICA * inputs.fleet.ready),
+        patience_seconds=max(_LEAST_PATIENCE_SECONDS, limit_seconds),
+        start_seconds=start_seconds,
+        stabilization_seconds=min(
+            policy.most_stabilization_seconds,
+            max(policy.least_stabilization_seconds, policy.stabilization_starts * start_seconds),
+        ),
+    )
+
+
+def _load(short: Signal, long: Signal, inputs: Inputs) -> float | None:
+    """Requests a second. The short window counts instead of the long one if it shows a burst.
+
+    A burst is beyond the noise that a Poisson stream of the long window's rate has in it: sqrt(rate / window).
+    """
+    if short.value is None or long.value is None:
+        return long.value if short.value is None else short.value
+    noise = inputs.policy.burst_deviations * math.sqrt(long.value / WINDOWS.short_seconds)
+    return short.value if short.value > long.value + noise else long.value
+
+
+def _mix(inputs: Inputs, state: ScalerState) -> LengthMix:
+    """Lengths as measured, else as last measured, else as the user expects them."""
+    signals = inputs.signals
+    prompt, answer = signals.input_tokens_mean.value, signals.output_tokens_mean.value
+    if prompt is None or answer is None or prompt < 1 or answer < 1:
+        return state.mix or inputs.expected_mix
+    return LengthMix(
+        input_tokens=prompt, output_tokens=answer, cached_share=min(0.99, signals.prefix_hit_share.or_zero())
+    )
+
+
+def _queue(inputs: Inputs, mix: LengthMix) -> float:
+    signals = inputs.signals
+    waiting = signals.waiting.or_zero()
+    # Few long prompts can be more work than many short ones: where their tokens are told, those count.
+    by_tokens = signals.uncached_tokens_waiting.or_zero() / mix.computed_input_tokens
+    return max(waiting, by_tokens) + signals.held_requests.or_zero()
+
+
+def _latency_ratio(inputs: Inputs) -> float | None:
+    signals, objectives = inputs.signals, inputs.objectives
+    requests = signals.completions_per_second.or_zero() * WINDOWS.latency_seconds
+    if requests < inputs.policy.least_samples:
+        return None
+    ratios = [
+        signal.value / limit
+        for signal, limit in (
+            (signals.ttft_p95_seconds, objectives.ttft_p95_seconds),
+            (signals.tpot_p95_seconds, objectives.tpot_p95_seconds),
+        )
+        if signal.value is not None and limit is not None
+    ]
+    return max(ratios, default=None)
