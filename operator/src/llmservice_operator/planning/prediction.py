@@ -38,7 +38,7 @@ to 1.41 in played loads with the lengths above (four models on H200, H100 and L4
 PROMPTS_TAIL = 2.2
 """The same of the time that prompts of others add: 1.2 to 2.2 in those loads, the most at 8 requests at once."""
 
-MOST_CHUNKS = 256
+MOST_CHUNKS = 64
 """Of one prompt, or of one step, that are timed one by one; beyond, more of the same. Pins may ask for millions."""
 WORTH_MORE_CACHE = 1.1
 """The cache is the bound where twice of it would bring so many times the tokens per second."""
@@ -56,13 +56,14 @@ class Load:
 
     @property
     def prompt(self) -> float:
-        """Mean tokens of a prompt."""
-        return mean_length(self.lengths.input_p50, self.lengths.input_p95)
+        """Mean tokens of a prompt; not above p95, as a log-normal's would be whose quantiles lie very far apart."""
+        return min(mean_length(self.lengths.input_p50, self.lengths.input_p95), self.long_prompt)
 
     @property
     def answer(self) -> float:
         """Mean tokens of an answer."""
-        return mean_length(self.lengths.output_p50, self.lengths.output_p95)
+        longest = self.lengths.output_p95 or self.lengths.output_p50
+        return min(mean_length(self.lengths.output_p50, self.lengths.output_p95), longest)
 
     @property
     def context(self) -> float:

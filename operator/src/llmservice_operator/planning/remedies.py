@@ -17,6 +17,8 @@ SHORTEST_OFFERED = 1024
 """A shorter context isn't offered as a mend: nobody serves that."""
 CONTEXT_STEP = 256
 MOST_OFFERED = 3
+MOST_REQUESTS = 65_536
+"""The most that spec.workload.concurrency.min takes."""
 INT4 = Quantization(method="awq", default=Format(name="INT4", bits=4.0 + 20.0 / 128))
 """A 4-bit checkpoint as AWQ makes it: a 16-bit scale and a 4-bit zero point for 128 weights."""
 FP8_CHECKPOINT = Quantization(method="fp8", default=FP8)
@@ -79,16 +81,32 @@ def _shorter(case: Case, misfits: list[Misfit]) -> str:
 
 
 def _fewer(case: Case, misfits: list[Misfit]) -> str:
-    """The most requests at once that some candidate holds; found by halving, as each try is a whole plan."""
-    low, high = 0, case.wish.concurrency - 1
+    """The most requests at once that a candidate holds: of the one that holds most, as each try is a whole plan."""
+    single = replace(case, wish=replace(case.wish, concurrency=1))
+    able = [
+        (room, each.candidate.cost, each.candidate)
+        for each in misfits
+        if (room := _room(single, each.candidate)) > 0
+    ]
+    if case.wish.concurrency <= 1 or not able:
+        return ""
+    _, _, candidate = max(able, key=lambda each: (each[0], -each[1]))
+    low, high = 1, case.wish.concurrency - 1
     while low < high:
         middle = (low + high + 1) // 2
-        fewer = replace(case, wish=replace(case.wish, concurrency=middle))
-        if any(fits(fewer, each.candidate) for each in misfits):
+        if fits(replace(case, wish=replace(case.wish, concurrency=middle)), candidate):
             low = middle
         else:
             high = middle - 1
-    return f"spec.workload.concurrency.min of {low}" if low else ""
+    return f"spec.workload.concurrency.min of {low}"
+
+
+def _room(single: Case, candidate: Candidate) -> int:
+    """Requests of the workload's length that a candidate holds where only one is asked for; 0: none."""
+    if candidate.row.is_cpu:
+        return MOST_REQUESTS if fits(single, candidate) else 0
+    found = fit(single, candidate)
+    return max(1, int(found.requests)) if isinstance(found, Fit) else 0
 
 
 def _with_accelerator(case: Case, **changes: object) -> Case:
