@@ -282,6 +282,9 @@ def _fit_batch(
     )
     result, margin_note = _margin(case, result)
     available = _available(case, candidate, result)
+    if available < result.available:
+        # What a failed start did not have is in no figure of the plan.
+        result = replace(result, margin=result.margin + result.available - available)
     longest = longest_context(case, layout, available)
     needed = needed_bytes(case, layout, case.wish.floor)
     if blocked is not None or longest < case.wish.floor:
