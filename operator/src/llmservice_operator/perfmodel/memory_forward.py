@@ -55,21 +55,49 @@ def compile_bytes(model: Architecture, batch: Batch, row: int) -> int:
 
 def _projection(model: Architecture, *names: str) -> Weight | None:
     """The first weight of one of these names."""
-    return next((each for each in model.weights if each.module.endswith(names)), None)
+    return next((found for name in names if (found := model.weight_kinds.get(name)) is not None), None)
 
 
 def _attention_row(model: Architecture, batch: Batch) -> int:
     """Attention's output of all tokens on one rank: the input of its output projection."""
     output = _projection(model, "self_attn.o_proj", "mixer.o_proj")
     columns = output.columns if output is not None else model.num_attention_heads * model.head_size
-    width = ceil_div(columns, batch.tensor_parallel_size)
-    return batch.max_num_batched_tokens * width * DTYPE_BYTES[batch.dtype]
+    return _row(columns, batch)
+
+
+def _row(width: int, batch: Batch) -> int:
+    """All tokens, and a rank's share of this width."""
+    share = ceil_div(width, batch.tensor_parallel_size)
+    return batch.max_num_batched_tokens * share * DTYPE_BYTES[batch.dtype]
+
+
+def _piece_arguments(model: Architecture, batch: Batch) -> int:
+    """What a piece of the compiled graph is handed beside the residual, for the layers that hand over most.
+
+    Attention: its output, and the gate of the output. Linear attention and Mamba: their output, and the gate, which is
+    a part of the whole input projection and keeps it alive (mamba/gdn/qwen_gdn_linear_attn.py, mamba_mixer2.py).
+    """
+    kinds = model.weight_kinds
+    found = [_attention_row(model, batch)]
+    queries, output = kinds.get("self_attn.q_proj"), kinds.get("self_attn.o_proj")
+    if queries is not None and output is not None and queries.rows == 2 * output.columns:
+        found.append(2 * found[0])
+    for prefix, inputs in (
+        ("linear_attn", ("in_proj_qkv", "in_proj_z")),
+        ("mamba", ("in_proj",)),
+        ("mixer", ("in_proj",)),
+    ):
+        rows = sum(each.rows for name in inputs if (each := kinds.get(f"{prefix}.{name}")) is not None)
+        out = kinds.get(f"{prefix}.out_proj")
+        if rows and out is not None:
+            found.append(_row(rows, batch) + _row(out.columns, batch))
+    return max(found)
 
 
 def _latent_arguments(model: Architecture, batch: Batch) -> int:
     """Queries, latents and the output of latent attention, all tokens on one rank."""
     queries = _projection(model, "self_attn.q_proj", "self_attn.q_b_proj")
-    latents = _projection(model, "kv_a_proj_with_mqa")
+    latents = _projection(model, "self_attn.kv_a_proj_with_mqa")
     width = ceil_div(queries.rows, batch.tensor_parallel_size) if queries is not None else 0
     width += latents.rows if latents is not None else 0
     return batch.max_num_batched_tokens * width * DTYPE_BYTES[batch.dtype] + _attention_row(model, batch)
@@ -91,7 +119,7 @@ def _dense_bytes(model: Architecture, batch: Batch, row: int) -> int:
         product = inner * width
     if batch.enforce_eager:
         return up + product + row * (_EAGER_ROWS_OF_STATE_MODELS if model.has_state else _EAGER_ROWS)
-    return up + product + _attention_row(model, batch) + 2 * row
+    return up + product + _piece_arguments(model, batch) + 2 * row
 
 
 def _scratch(batch: Batch) -> int:
@@ -127,8 +155,11 @@ def _monolithic(batch: Batch) -> bool:
 
 
 def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
-    """A layer of experts: workspaces, and beside them attention's output, two residuals, the experts' output, and the
-    next norm's two outputs, whose kernel is timed then (1.78 GiB of Mixtral-8x7B at 8,192 tokens, 0.26, H200).
+    """A layer of experts.
+
+    Workspaces, and beside them the piece's arguments, two residuals, the experts' output, and the next norm's two
+    outputs, whose kernel is timed then; with shared experts their output and the sum (1.78 GiB of Mixtral-8x7B, 1.09
+    of Nemotron-3-Nano, both at 8,192 tokens, 0.26, H200).
 
     MXFP4's kernels make the product and the scattered outputs inside.
     """
@@ -140,7 +171,9 @@ def _routed_bytes(model: Architecture, batch: Batch, row: int) -> int:
     if _monolithic(batch):
         inner = _expert_inner(mixture, batch)
         inside = tokens * mixture.experts_per_token * width * (inner + model.hidden_size)
-    return expert_workspace_bytes(model, batch) + inside + _attention_row(model, batch) + 5 * row
+    shared = any(name.endswith("shared_expert.up_proj") for name in model.weight_kinds)
+    beside = _piece_arguments(model, batch) + (7 if shared else 5) * row
+    return expert_workspace_bytes(model, batch) + inside + beside
 
 
 def latent_rehearsal_bytes(model: Architecture, batch: Batch) -> int:
@@ -149,7 +182,7 @@ def latent_rehearsal_bytes(model: Architecture, batch: Batch) -> int:
     `torch.empty((workspace rows, heads, nope + v))` in the profile run (mla_attention.py). Read off the projection
     that expands it.
     """
-    expand = _projection(model, "kv_b_proj")
+    expand = _projection(model, "self_attn.kv_b_proj")
     if expand is None:
         return 0
     length = batch.max_model_len or model.max_model_len

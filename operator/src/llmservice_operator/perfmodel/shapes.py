@@ -1,5 +1,6 @@
 """What a model is made of, as far as memory is concerned: weights, caches and how they shard."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -185,6 +186,16 @@ class Architecture:
     def units(self) -> tuple[tuple[Weight, ...], ...]:
         """The weights by the tensors that the engine makes of them, the encoder's apart."""
         return _grouped(self.weights)
+
+    @cached_property
+    def weight_kinds(self) -> Mapping[str, Weight]:
+        """The first weight of each name, without the layer's number: `self_attn.o_proj`, `lm_head`."""
+        found: dict[str, Weight] = {}
+        for each in self.weights:
+            prefix, _, rest = each.module.partition(".")
+            name = rest.partition(".")[2] if prefix == "layers" else each.module
+            found.setdefault(name, each)
+        return found
 
     @property
     def has_state(self) -> bool:
