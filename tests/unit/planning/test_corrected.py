@@ -136,3 +136,21 @@ def test_no_figure_makes_a_plan_that_is_none(card: str, number: int, failure_cla
         assert result.knobs.max_model_len > 0
         assert 0 <= (result.knobs.gpu_memory_utilization or 0) <= 1
         assert result.kv_cache_tokens > 0
+
+
+def test_pool_that_a_failed_start_had_is_all_that_is_promised() -> None:
+    """A start on an H200 had 4.87 GiB where far more was planned: 2,493 blocks of 2 MiB, 39,888 tokens."""
+    plan = corrected(
+        "nvidia-h200",
+        failure_class="KvCacheTooSmall",
+        stage="profile",
+        estimated_max_model_len=39_856,
+        kv_cache_available_bytes=int(4.87 * GIB),
+        accelerator="nvidia-h200",
+        accelerators=1,
+    )
+
+    kv_cache = next(term.size_bytes for term in plan.memory if term.name == "kv_cache")
+    assert kv_cache == int(4.87 * GIB)
+    assert plan.kv_cache_tokens <= 39_888
+    assert plan.knobs.max_model_len <= 39_856
