@@ -100,6 +100,19 @@ def test_a_layer_of_experts_holds_six_tensors_beside_the_workspaces() -> None:
     assert found == 16384 * 3 * 14336 * 2 + 6 * 8192 * 4096 * 2 + 92 * MIB
 
 
+def test_a_gate_keeps_the_whole_input_projection() -> None:
+    """Nemotron-3-Nano at 8,192 tokens: Mamba's 10,304 rows and 4,096 outputs live beside the experts that follow.
+
+    Routed rows of 2,688 twice, seven tensors for the shared experts' sake; the engine printed 1.09 GiB.
+    """
+    name = "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+    knobs = batch(max_num_batched_tokens=8192, max_num_seqs=256)
+
+    found = activation_bytes(model(name), knobs, rules(name))
+
+    assert found == 8192 * 2 * (6 * 2 * 2688 + 10304 + 4096 + 7 * 2688) + 92 * MIB
+
+
 def test_eager_models_with_a_state_hold_five_tensors() -> None:
     """Qwen3.5-27B at 8,192 tokens: three times 17,408 and five times 5,120; the engine printed 1.22 GiB."""
     name = "Qwen--Qwen3.5-27B"
