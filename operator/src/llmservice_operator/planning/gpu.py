@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from llmservice_operator.perfmodel.memory import GIB, MIB
+from llmservice_operator.perfmodel.memory import GIB, MIB, Account, margin_bytes
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.checked_weights import exact_bytes, told_exact, weights_warnings
@@ -111,7 +111,7 @@ def memory_terms(case: Case, fit: Fit) -> tuple[MemoryTerm, ...]:
             f"{gib(held.graphs)} over {case.model.num_layers} layers, {charged}",
         ),
         ("extras", held.extras, "LoRA slots and a draft model"),
-        ("margin", held.margin, "what the account may be wrong by: 2 % of the card, at most 1 GiB"),
+        ("margin", held.margin, _margin_in_words(held)),
         ("kv_cache", held.available, f"{cache}, {layout.bytes_per_block:,} B a block"),
         ("outside_budget", held.total - held.requested, f"{outside} need {gib(held.outside)}"),
     )
@@ -120,6 +120,11 @@ def memory_terms(case: Case, fit: Fit) -> tuple[MemoryTerm, ...]:
         for name, size, text in terms
         if size or name != "extras"
     )
+
+
+def _margin_in_words(held: Account) -> str:
+    failed = ", and what a failed start did not have" if held.margin > margin_bytes(held.total) else ""
+    return f"what the account may be wrong by: half a GiB, 1 % of small cards{failed}"
 
 
 def _weights_in_words(case: Case, fit: Fit) -> str:
