@@ -81,6 +81,11 @@ bench-plan: venv ## Plan and estimate from the shell, and 1,000 plans in one pro
 accuracy: venv ## Sizing against starts of real engines: errors by term, signed, and whether the targets hold
 	@cd tests && ../$(BIN)/python -m accuracy
 
+.PHONY: bench-scaling
+bench-scaling: venv ## The operator's scaling rule and other systems' on the same simulated loads; ARGS='--cases "llm-d ramp" --seeds 1'
+	@cd tests && ../$(BIN)/python -m bench.scaling_truth || echo "the simulator misses a target: take the comparison as invalid"
+	@cd tests && ../$(BIN)/python -m bench.scaling $(ARGS)
+
 .PHONY: lint
 lint: venv ## Format, lint, types, import layers
 	@$(BIN)/ruff format --check .

@@ -1,9 +1,8 @@
 """The operator's own loop in a simulated fleet: its observer and its `decide`, fed with pages of simulated engines."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -116,37 +115,42 @@ class OperatorPolicy:
     def _record(self, scrape: Scrape, seen: Observation) -> None:
         # Pages are scraped by the operator itself, by its own clock.
         at = scrape.at_seconds + EPOCH_SECONDS + seen.now_seconds - seen.metrics_seconds
-        for place, page in enumerate(scrape.pages):
-            if scrape.records is None:
-                made = MetricsPage(gauges={}, counters={}, histograms={}, invalid=frozenset(Series))
-            else:
-                made = metrics_page(page, scrape.records[place], self.peak_bytes_per_second)
-            self._observer.record(str(page.pod), made, at=at)
+        if scrape.records is None:
+            unreadable = MetricsPage(gauges={}, counters={}, histograms={}, invalid=frozenset(Series))
+            pages = [unreadable] * len(scrape.pages)
+        else:
+            pages = metrics_pages(scrape.pages, scrape.records, self.peak_bytes_per_second)
+        for pod, page in zip(scrape.pages, pages, strict=True):
+            self._observer.record(str(pod.pod), page, at=at)
 
 
-def metrics_page(page: PodPage, engine: Records, peak_bytes_per_second: float) -> MetricsPage:
-    """What the engine's metrics page would tell, had it been parsed."""
-    numbers = dict(zip(engine.dtype.names or (), engine.item(), strict=True))
-    counters = {series: float(numbers[name]) for series, name in _COUNTERS.items()}
-    counters[Series.READ_BYTES] = numbers["traffic_seconds"] * peak_bytes_per_second
-    counters[Series.WRITE_BYTES] = 0.0
-    return MetricsPage(
-        gauges={
-            Series.RUNNING: _gauge(page.running),
-            Series.WAITING: _gauge(page.waiting),
-            Series.KV_USE: _gauge(page.kv_usage),
-        },
-        counters=counters,
-        histograms={
-            series: Histogram(_BOUNDS[series], _cumulated(numbers[counts]), float(numbers[total]))
-            for series, (counts, total, _) in _HISTOGRAMS.items()
-        },
-    )
+def metrics_pages(
+    gauges: Sequence[PodPage], engines: Records, peak_bytes_per_second: float
+) -> list[MetricsPage]:
+    """What each engine's metrics page would tell, had it been parsed."""
+    counters = {series: engines[name].astype(float).tolist() for series, name in _COUNTERS.items()}
+    counters[Series.READ_BYTES] = (engines["traffic_seconds"] * peak_bytes_per_second).tolist()
+    counters[Series.WRITE_BYTES] = [0.0] * len(engines)
+    histograms = {
+        series: (np.cumsum(engines[counts], axis=1).tolist(), engines[total].astype(float).tolist())
+        for series, (counts, total, _) in _HISTOGRAMS.items()
+    }
+    return [
+        MetricsPage(
+            gauges={
+                Series.RUNNING: _gauge(gauge.running),
+                Series.WAITING: _gauge(gauge.waiting),
+                Series.KV_USE: _gauge(gauge.kv_usage),
+            },
+            counters={series: values[place] for series, values in counters.items()},
+            histograms={
+                series: Histogram(_BOUNDS[series], array("d", counts[place]), totals[place])
+                for series, (counts, totals) in histograms.items()
+            },
+        )
+        for place, gauge in enumerate(gauges)
+    ]
 
 
 def _gauge(value: float) -> Gauge:
     return Gauge(value, value, 1)
-
-
-def _cumulated(counts: Any) -> "array[float]":
-    return array("d", np.cumsum(counts).tolist())

@@ -1,7 +1,7 @@
 """Scrapes of a fleet: gauges, counters that go on over restarts, and what faults make of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +9,10 @@ import numpy as np
 from llmservice_operator.simulation.faults import Fault, FaultKind
 from llmservice_operator.simulation.observation import History, PodPage, Scrape
 from llmservice_operator.simulation.records import (
+    ENGINE,
     TPOT_BOUNDS_SECONDS,
     TTFT_BOUNDS_SECONDS,
+    Floats,
     Records,
 )
 
@@ -30,6 +32,19 @@ COUNTERS = (
 HISTOGRAMS = ("ttft", "tpot", "itl")
 
 
+def _places() -> Mapping[str, slice]:
+    places, begin = {}, len(COUNTERS)
+    for name in HISTOGRAMS:
+        width = ENGINE[name].shape[0]
+        places[name] = slice(begin, begin + width)
+        begin += width
+    return places
+
+
+_PLACES = _places()
+_WIDTH = _PLACES[HISTOGRAMS[-1]].stop
+
+
 class Scraper:
     """Takes scrapes into a history."""
 
@@ -37,10 +52,9 @@ class Scraper:
         self.history = History(TTFT_BOUNDS_SECONDS.tolist(), TPOT_BOUNDS_SECONDS.tolist())
         self._pool_tokens, self._half_block = pool_tokens, half_block
         self._faults = faults
-        self._sums = np.zeros(len(COUNTERS))
-        self._buckets = {name: np.zeros(_buckets(name)) for name in HISTOGRAMS}
-        self._known: dict[int, Records] = {}
-        self._base: dict[int, Records] = {}
+        self._totals = np.zeros(_WIDTH)
+        self._known: dict[int, Floats] = {}
+        self._base: dict[int, Floats] = {}
         self._was_reset: set[Fault] = set()
 
     def take(self, now: float, pods: Sequence[int], engines: Records) -> None:
@@ -55,59 +69,74 @@ class Scraper:
             pods, engines = (), engines[:0]
         elif FaultKind.HALF in active:
             pods, engines = pods[::2], engines[::2]
-        self._reset(now, pods, engines)
-        self._count(pods, engines)
+        counts = self._reset(now, pods, _counts(engines))
+        if self._base:
+            _put_back(engines, counts)
+        self._count(pods, counts)
+        totals = self._totals.tolist()
         scrape = Scrape(
             at_seconds=now,
-            pages=tuple(self._page(pod, engine) for pod, engine in zip(pods, engines, strict=True)),
-            sums=dict(zip(COUNTERS, self._sums.tolist(), strict=True)),
-            ttft=self._buckets["ttft"].tolist(),
-            tpot=self._buckets["tpot"].tolist(),
-            itl=self._buckets["itl"].tolist(),
+            pages=self._pages(pods, engines),
+            sums=dict(zip(COUNTERS, totals, strict=False)),
+            ttft=totals[_PLACES["ttft"]],
+            tpot=totals[_PLACES["tpot"]],
+            itl=totals[_PLACES["itl"]],
             records=engines,
         )
         self.history.add(_not_numbers(scrape) if FaultKind.NAN in active else scrape)
 
-    def _page(self, pod: int, engine: Records) -> PodPage:
-        running, waiting, context, promised, pending = engine[
-            ["running", "waiting", "context", "promised", "pending_tokens"]
-        ].item()
-        taken = context + promised + self._half_block * running
-        return PodPage(
-            pod=pod,
-            running=float(running),
-            waiting=float(waiting),
-            kv_usage=min(1.0, taken / self._pool_tokens) if math.isfinite(self._pool_tokens) else 0.0,
-            pending_prompt_tokens=float(pending),
+    def _pages(self, pods: Sequence[int], engines: Records) -> tuple[PodPage, ...]:
+        running, waiting = engines["running"], engines["waiting"]
+        taken = engines["context"] + engines["promised"] + self._half_block * running
+        usage = np.minimum(1.0, taken / self._pool_tokens)
+        columns = (running, waiting, usage, engines["pending_tokens"])
+        return tuple(
+            PodPage(
+                pod=pod,
+                running=float(at_work),
+                waiting=float(queued),
+                kv_usage=used,
+                pending_prompt_tokens=float(pending),
+            )
+            for pod, at_work, queued, used, pending in zip(
+                pods, *(column.tolist() for column in columns), strict=True
+            )
         )
 
-    def _count(self, pods: Sequence[int], engines: Records) -> None:
-        """Add what each pod counted since its last scrape; one that is new counts from nothing."""
-        for pod, engine in zip(pods, engines, strict=True):
+    def _count(self, pods: Sequence[int], counts: Floats) -> None:
+        """Add what each pod counted since its last scrape; one that is new, or fell, counts from nothing."""
+        for pod, count in zip(pods, counts, strict=True):
             known = self._known.get(pod)
-            for place, name in enumerate(COUNTERS):
-                more = engine[name] - (known[name] if known is not None else 0)
-                self._sums[place] += more if more >= 0 else engine[name]
-            for name in HISTOGRAMS:
-                buckets = engine[name] - (known[name] if known is not None else 0)
-                self._buckets[name] += buckets if buckets.min() >= 0 else engine[name]
-        self._known.update(zip(pods, engines, strict=True))
+            self._totals += count if known is None or (count < known).any() else count - known
+            self._known[pod] = count
 
-    def _reset(self, now: float, pods: Sequence[int], engines: Records) -> None:
+    def _reset(self, now: float, pods: Sequence[int], counts: Floats) -> Floats:
         """From a counter reset on, pages show what was counted since."""
         for fault in self._faults:
             if fault.kind is FaultKind.RESET and now >= fault.at_seconds and fault not in self._was_reset:
                 self._was_reset.add(fault)
-                self._base = {pod: engine.copy() for pod, engine in zip(pods, engines, strict=True)}
-        for place, pod in enumerate(pods):
-            base = self._base.get(pod)
-            if base is not None:
-                for name in (*COUNTERS, *HISTOGRAMS):
-                    engines[name][place] -= base[name]
+                self._base = dict(zip(pods, counts, strict=True))
+        if self._base:
+            counts = counts - np.array([self._base.get(pod, np.zeros(_WIDTH)) for pod in pods])
+        return counts
 
 
-def _buckets(histogram: str) -> int:
-    return (TTFT_BOUNDS_SECONDS if histogram == "ttft" else TPOT_BOUNDS_SECONDS).size + 1
+def _counts(engines: Records) -> Floats:
+    """[pod, counter or bucket]."""
+    return np.concatenate(
+        [
+            np.stack([engines[name] for name in COUNTERS], axis=1),
+            *(engines[name] for name in HISTOGRAMS),
+        ],
+        axis=1,
+    )
+
+
+def _put_back(engines: Records, counts: Floats) -> None:
+    for place, name in enumerate(COUNTERS):
+        engines[name] = counts[:, place]
+    for name in HISTOGRAMS:
+        engines[name] = counts[:, _PLACES[name]]
 
 
 def _not_numbers(scrape: Scrape) -> Scrape:
