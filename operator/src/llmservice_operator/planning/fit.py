@@ -296,9 +296,13 @@ def _fit_batch(
             needed_bytes=needed,
             why=blocked or "",
         )
+    seqs = _seqs_for_states(case, layout, available, batch)
+    if seqs < batch.max_num_seqs:
+        # Fewer sequences leave more for the cache, so at least as many are allowed then.
+        return _fit_batch(case, candidate, replace(batch, max_num_seqs=seqs), rules, weights)
     return Fit(
         candidate=candidate,
-        batch=replace(batch, max_num_seqs=_seqs_for_states(case, layout, available, batch)),
+        batch=batch,
         utilization=utilization,
         context=_rounded(longest, case),
         length=case.wish.concurrency_tokens(_rounded(longest, case)),

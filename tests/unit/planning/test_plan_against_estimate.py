@@ -1,0 +1,45 @@
+"""The engine with exactly a plan's flags: the estimate holds what the plan promises, and the margin beside it."""
+
+from typing import Any
+
+import pytest
+
+from llmservice_operator.perfmodel.memory import GIB
+from llmservice_operator.planning.estimate import Estimate, EstimateInputs, estimate
+from llmservice_operator.planning.types import Plan
+from unit.perfmodel.samples import generating_models, load_config, on, planned
+
+
+def at_the_flags_of(plan: Plan, config: dict[str, Any]) -> Estimate:
+    """What `llmservice estimate` says of the plan's own settings."""
+    knobs = plan.knobs
+    flags = {
+        "max_model_len": knobs.max_model_len,
+        "gpu_memory_utilization": knobs.gpu_memory_utilization,
+        "max_num_seqs": knobs.max_num_seqs,
+        "max_num_batched_tokens": knobs.max_num_batched_tokens,
+        "kv_cache_dtype": knobs.kv_cache_dtype,
+        "tensor_parallel_size": knobs.tensor_parallel_size,
+    }
+    return estimate(
+        EstimateInputs(
+            config=config,
+            card=plan.accelerator,
+            engine_version=plan.engine_version,
+            flags=tuple((name, str(value)) for name, value in flags.items()),
+        )
+    )
+
+
+@pytest.mark.parametrize("version", ["0.19.0", "0.26.0"])
+@pytest.mark.parametrize("name", generating_models())
+def test_the_plan_promises_what_the_engine_has_less_its_margin(name: str, version: str) -> None:
+    config = load_config(name)
+    plan = planned(config, on("nvidia-h200", "nvidia-b200"), engine_version=version)
+    terms = {term.name: term.size_bytes for term in plan.memory}
+
+    result = at_the_flags_of(plan, config)
+
+    assert result.fits, result.warnings
+    spare = result.memory.kv_cache_bytes - terms["kv_cache"]
+    assert spare / GIB == pytest.approx(terms["margin"] / GIB, abs=0.1)
