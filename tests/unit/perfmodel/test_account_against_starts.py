@@ -37,10 +37,11 @@ GROUPED = {name: start for name, start in STARTS.items() if start["memory"]["num
 PRINTED = {name: start for name, start in GROUPED.items() if start["memory"]["max_concurrency"]}
 COMPARED = {each["name"]: compare(each) for each in read_records()}
 
-COUNTED_TERMS_GIB = 0.04
-"""How far activation and non-torch memory are off at most, the log's rounding included. Worst seen: 0.03."""
-GRAPH_ESTIMATE_GIB = 0.11
-"""Of what runner V1 charges. Worst seen: 0.10 (Mixtral-8x7B)."""
+COUNTED_TERMS_GIB = 0.2
+"""How far activation and non-torch memory may be off: what may be over-promised of a small pool. Worst seen: 0.03."""
+GRAPH_ESTIMATE_GIB = 0.3
+"""Of what runner V1 charges, which differs by kernels: the mean that a pool may be off. Worst seen: 0.10
+(Mixtral-8x7B)."""
 
 compared = pytest.mark.parametrize("start", COMPARED.values(), ids=COMPARED.keys())
 
