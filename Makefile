@@ -63,7 +63,11 @@ chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
 	@$(PYTEST) tests/chaos -q -s --timeout 7200 --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
 
 .PHONY: bench
-bench: bench-plan bench-operator bench-overhead ## All benchmarks; each prints figures
+bench: bench-decide bench-plan bench-operator bench-overhead ## All benchmarks; each prints figures
+
+.PHONY: bench-decide
+bench-decide: venv ## 2,000 engines behind real sockets: CPU of one tick of the autoscaler, by part
+	@$(BIN)/python -m bench.bench_decide
 
 .PHONY: bench-overhead
 bench-overhead: venv ## A whole cluster: what is added to an engine's own start, and 100 services' pods
