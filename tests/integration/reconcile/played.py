@@ -182,6 +182,11 @@ class RestartableOperator:
         self._process = OperatorProcess(self._kubeconfig, self._folder, **environ)
         self._process.start_ready()
 
+    def metrics(self) -> dict[str, float]:
+        """What it tells on its metrics page."""
+        assert self._process is not None
+        return self._process.metrics()
+
     def stop(self) -> None:
         """End it."""
         if self._process is not None:

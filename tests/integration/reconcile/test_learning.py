@@ -7,6 +7,7 @@ import pytest
 
 import factories as make
 from devcluster.api import Api
+from running import wait_for
 
 from .played import Played, RestartableOperator, revision_of
 
@@ -58,6 +59,7 @@ def test_start_that_took_more_is_told_kept_and_planned_with(
     first = start(world, "chat", "127.0.9.1", more_bytes=2 * GIB)
     found = world.wait_condition("chat", "PlanAccurate", "False")
     template = world.deployment_at("chat")["spec"]["template"]
+    told = operator.metrics()
 
     operator.restart()
     world.serve("other", SPEC)
@@ -65,8 +67,26 @@ def test_start_that_took_more_is_told_kept_and_planned_with(
 
     kept = api.request("GET", CALIBRATION)
     other = world.get("LLMService", "other")
+    labels = f'{{name="chat",namespace="{world.namespace}",term="kv_cache"}}'
+    predicted, actual = (told[f"llmservice_plan_{word}_bytes{labels}"] for word in ("predicted", "actual"))
+    assert predicted == kv_cache(first)
+    assert actual < predicted - GIB
     assert "GiB" in found["message"]
     assert [len(json.loads(text)["starts"]) for text in kept["data"].values()] == [1]
     assert other is not None
     assert kv_cache(first) - kv_cache(other["status"]["plan"]) == pytest.approx(2 * GIB, abs=4 << 20)
     assert world.deployment_at("chat")["spec"]["template"] == template
+
+
+def test_series_of_a_service_go_with_it(world: Played, operator: RestartableOperator) -> None:
+    world.serve("gone", SPEC)
+    start(world, "gone", "127.0.9.2")
+    world.wait_condition("gone", "PlanAccurate", "True")
+
+    def series() -> list[str]:
+        found = operator.metrics()
+        return [each for each in found if "llmservice_plan_" in each and world.namespace in each]
+
+    assert series()
+    world.delete("LLMService", "gone")
+    wait_for(lambda: not series(), "the series to go")
