@@ -192,3 +192,21 @@ async def test_later_start_takes_the_place_of_the_earlier_one(world: World) -> N
 
     weights = next(each for each in world.status["engine"]["memory"] if each["name"] == "weights")
     assert weights["actualBytes"] == 269_000_000
+
+
+async def test_plan_that_holds_again_is_told_once_more(world: World) -> None:
+    world.serve(replicas=2)
+    await world.settle()
+    become_ready(world, weightsBytes=5 * GIB)
+    await world.settle()
+    world.said.events.clear()
+
+    world.clock.seconds += 120
+    become_ready(world, "chat-2", ready_at=world.clock.seconds - 1)
+    world.clock.seconds += 1
+    await world.settle()
+
+    assert world.condition("PlanAccurate")[0] == "True"
+    assert [event[:2] for event in world.said.events if event[1] == "WithinTolerance"] == [
+        ("Normal", "WithinTolerance")
+    ]

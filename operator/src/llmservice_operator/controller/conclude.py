@@ -1,7 +1,7 @@
 """What is said of one service after its writes: status, events, and when to look again. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from llmservice_operator.api.conditions import Condition, ConditionType, find_condition, set_condition
@@ -61,12 +61,16 @@ def conclude(
     active = selection.active
     summary = summarise(observed, active.name if active is not None else "", now)
     last_failure = _last_failure(observed, intent, summary, now)
+    engine = _engine(observed, intent, now)
     situation = Situation(
-        observed=observed, intent=intent, summary=summary, problems=problems, last_failure=last_failure
+        observed=observed,
+        intent=intent,
+        summary=summary,
+        problems=problems,
+        last_failure=last_failure,
+        engine=engine,
     )
     before = observed.status
-    engine = _engine(observed, intent, now)
-    situation = replace(situation, engine=engine)
     status = before.model_copy(
         update={
             "observed_generation": observed.generation,
