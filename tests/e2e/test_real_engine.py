@@ -23,7 +23,7 @@ CHILDREN = "deployment,service,poddisruptionbudget,controllerrevision,replicaset
 
 STREAM = """
 import json, sys, urllib.request
-body = {"model": "smollm2", "prompt": "Once upon a time", "max_tokens": 400, "stream": True, "ignore_eos": True}
+body = {"model": "smollm2", "prompt": "Once upon a time", "max_tokens": 200, "stream": True, "ignore_eos": True}
 request = urllib.request.Request(sys.argv[1], json.dumps(body).encode(), {"Content-Type": "application/json"})
 for line in urllib.request.urlopen(request, timeout=120):
     print(line.decode().strip(), flush=True)
