@@ -31,7 +31,7 @@ def at_the_flags_of(plan: Plan, config: dict[str, Any]) -> Estimate:
     )
 
 
-@pytest.mark.parametrize("version", ["0.19.0", "0.26.0"])
+@pytest.mark.parametrize("version", ["0.19.0", "0.22.0", "0.26.0", "0.33.0"])
 @pytest.mark.parametrize("name", generating_models())
 def test_the_plan_promises_what_the_engine_has_less_its_margin(name: str, version: str) -> None:
     config = load_config(name)

@@ -298,3 +298,21 @@ def test_sequences_are_given_up_where_nothing_fits_otherwise() -> None:
     plan = planned(LLAMA_8B, {"accelerator": one, "workload": floor})
 
     assert plan.knobs.max_num_seqs < 64
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "charged"),
+    [
+        ("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "0", False),
+        ("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "1", True),
+        ("VLLM_USE_V2_MODEL_RUNNER", "1", False),
+    ],
+)
+def test_a_variable_that_moves_memory_is_planned_for(name: str, value: str, charged: bool) -> None:
+    """Runner V1 of 0.26 charges an estimate of the graphs unless it is told not to; V2 charges none."""
+    env = [{"name": name, "value": value}]
+
+    plan = planned("Qwen--Qwen3-30B-A3B", on("nvidia-h200", engine={"env": env}))
+
+    (graphs,) = (term.size_bytes for term in plan.memory if term.name == "cuda_graphs")
+    assert (graphs > 0) == charged

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from llmservice_operator.engines.versions import gpu_block_size
 from llmservice_operator.perfmodel.device_shape import device_shape
 from llmservice_operator.perfmodel.memory import GIB, Batch
 from llmservice_operator.planning.candidates import Candidate
@@ -43,8 +44,11 @@ def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
             tensor_parallel_size=candidate.tensor_parallel_size,
             dtype=case.gpu_dtype,
         )
+        capability = candidate.row.compute_capability
         yield replace(
-            batch, device=device_shape(candidate.row.compute_capability, candidate.row.memory_bytes)
+            batch,
+            device=device_shape(capability, candidate.row.memory_bytes),
+            block_size=pin.block_size or gpu_block_size(case.version, case.model, capability),
         )
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.engines.versions import Version
+from llmservice_operator.engines.defaults import drops_v2
+from llmservice_operator.engines.versions import Version, memory_rules, runs_on_v2
 from llmservice_operator.perfmodel.kv_cache import CacheSettings
-from llmservice_operator.perfmodel.memory import Batch, format_fields
+from llmservice_operator.perfmodel.memory import Batch, EngineMemoryRules, format_fields
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.planning.types import PlanInputs
@@ -48,6 +49,14 @@ class Switches:
     speculative: bool = False
     cpu_offload_bytes: int = 0
     flashinfer_sampler: bool = True
+    draft_method: str = ""
+    """How tokens are drafted; empty: not, or not told."""
+    on: frozenset[str] = frozenset()
+    """Switches that are on, by their flags."""
+    runner_v2: bool | None = None
+    """The model runner that VLLM_USE_V2_MODEL_RUNNER forces; None: the version's own choice."""
+    graphs_charged: bool | None = None
+    """What VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS forces."""
     long_context_allowed: bool = False
     state_dtype: str = ""
 
@@ -96,6 +105,16 @@ class Case:
         said = self.spec.engine.kv_cache_dtype
         return "auto" if said == FP8_IF_NEEDED else said
 
+    @property
+    def rules(self) -> EngineMemoryRules:
+        """What this version does with memory for this model, under these switches."""
+        given, quantized = self.switches, bool(self.quantization.method)
+        v2 = given.runner_v2
+        if v2 is None:
+            dropped = drops_v2(self.version, speculation=given.draft_method, switches=given.on)
+            v2 = not dropped and runs_on_v2(self.version, self.model, quantized=quantized)
+        return memory_rules(self.version, self.model, v2=v2, graphs_charged=given.graphs_charged)
+
     def with_spec(self, **changes: object) -> "Case":
         """The case with other fields of spec."""
         return replace(self, inputs=replace(self.inputs, spec=self.spec.model_copy(update=changes)))
@@ -121,6 +140,7 @@ class Case:
             max_loras=self.switches.max_loras,
             speculative=self.switches.speculative,
             flashinfer_sampler=self.switches.flashinfer_sampler,
+            max_model_len=self.wish.context,
         )
 
     def cache_settings(self, batch: Batch, *, block_size: int, hybrid_prefixes: bool) -> CacheSettings:
@@ -152,7 +172,26 @@ def read_switches(args: dict[str, str], env: dict[str, str]) -> Switches:
         flashinfer_sampler=env.get("VLLM_USE_FLASHINFER_SAMPLER") != "0",
         state_dtype="" if (said := args.get("mamba-ssm-cache-dtype", "auto")) == "auto" else said,
         long_context_allowed=env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1",
+        draft_method=_draft_method(args),
+        on=frozenset(name for name, value in args.items() if value == "true"),
+        runner_v2=_forced(env.get("VLLM_USE_V2_MODEL_RUNNER")),
+        graphs_charged=_forced(env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")),
     )
+
+
+def _forced(text: str | None) -> bool | None:
+    return {"0": False, "1": True}.get(text or "")
+
+
+def _draft_method(args: dict[str, str]) -> str:
+    said = args.get("spec-method") or args.get("speculative-config.method")
+    if said:
+        return said
+    try:
+        values: Any = json.loads(args.get("speculative-config", "{}"))
+    except ValueError:
+        return ""
+    return str(values.get("method", "")) if isinstance(values, dict) else ""
 
 
 def _no_images(limit: str) -> bool:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, gpu_block_size, memory_rules
+from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, gpu_block_size
 from llmservice_operator.perfmodel.calibration import Correction, calibrated
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
@@ -99,7 +99,7 @@ def fit(case: Case, candidate: Candidate) -> Fit | Misfit:
             needed_bytes=0,
             note="the weights are loaded in 16 bits before they are quantised; a quantised checkpoint needs half",
         )
-    rules = memory_rules(case.version, case.model)
+    rules = case.rules
     weights = rank_weights(
         case,
         dtype=case.gpu_dtype,
@@ -130,7 +130,7 @@ def fit_at(case: Case, candidate: Candidate, batch: Batch) -> Fit | Misfit:
         tensor_parallel_size=candidate.tensor_parallel_size,
         capability=candidate.row.capability,
     )
-    return _fit_batch(case, candidate, batch, memory_rules(case.version, case.model), weights)
+    return _fit_batch(case, candidate, batch, case.rules, weights)
 
 
 WORTH_A_SMALLER_BUDGET = 1.1
