@@ -21,7 +21,7 @@ H200 = on("nvidia-h200")
         (None, H200, "ModelConfigUnavailable", "put it into a ConfigMap"),
         ({**SMOLLM2, "hidden_size": 0}, H200, "InvalidModelConfig", "hidden_size is 0"),
         ({**SMOLLM2, "architectures": ["BertModel"]}, H200, "UnsupportedModel", "embedding"),
-        ("deepseek-ai--DeepSeek-V4-Flash", H200, "UnsupportedModel", "compress_ratios"),
+        ({**SMOLLM2, "laurel_rank": 64}, H200, "UnsupportedModel", "laurel_rank"),
         (SMOLLM2, on("nvidia-l4", workload={"context": {"min": 9000}}), "InvalidSpec", "is 9000, above the 8192"),
         (SMOLLM2, on("nvidia-l4", engine={"pin": {"maxModelLen": 9000}}), "InvalidSpec", "maxModelLen is 9000"),
         (SMOLLM2, on("nvidia-l4", engine={"quantization": "awq"}), "InvalidSpec", "has no quantization_config"),

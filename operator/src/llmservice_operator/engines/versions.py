@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from llmservice_operator.perfmodel.kv_cache import GPU_BLOCK_SIZE
+from llmservice_operator.perfmodel.kv_cache import COMPRESSED_BLOCK_SIZE, GPU_BLOCK_SIZE
 from llmservice_operator.perfmodel.memory import GIB, EngineMemoryRules
 from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
 
@@ -153,6 +153,8 @@ def gpu_block_size(version: Version, model: Architecture, compute_capability: st
         each.key_size for each in model.caches if isinstance(each, AttentionCache) and each.kind == "latent"
     }
     capability = compute_capability or ""
+    if any(isinstance(each, AttentionCache) and each.compress_ratio > 1 for each in model.caches):
+        return COMPRESSED_BLOCK_SIZE
     if not latents:
         return GPU_BLOCK_SIZE
     if len(latents) > 1:

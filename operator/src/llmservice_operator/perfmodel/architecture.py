@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmservice_operator.perfmodel.attention import read_full_heads, read_heads
+from llmservice_operator.perfmodel.compressed_attention import hashed_weights
 from llmservice_operator.perfmodel.config_reader import MAX_LAYERS, ConfigError, ConfigReader
 from llmservice_operator.perfmodel.feed_forward import (
     FeedForward,
@@ -29,7 +30,6 @@ from llmservice_operator.perfmodel.shapes import (
 from llmservice_operator.perfmodel.vision import read_vision
 
 UNKNOWN_FIELDS = {
-    "compress_ratios": "compressed attention is not known to the sizing model",
     "hc_mult": "hyper-connections are not known to the sizing model",
     "o_lora_rank": "low-rank output projections are not known to the sizing model",
     "attn_layer_period": "interleaved Mamba-1 layers are not known to the sizing model",
@@ -42,6 +42,8 @@ UNKNOWN_FIELDS = {
     "zero_expert_num": "experts that compute nothing are not known to the sizing model",
 }
 """Fields that change shapes in ways that aren't modelled."""
+_BESIDE_COMPRESSION = frozenset({"hc_mult", "o_lora_rank"})
+"""Those of them that are known where `compress_ratios` is."""
 
 
 class UnsupportedModelError(ConfigError):
@@ -59,7 +61,7 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         (part for key in ("text_config", "llm_config", "language_config") if (part := root.nested(key))), root
     )
     for field, problem in UNKNOWN_FIELDS.items():
-        if text.has(field):
+        if text.has(field) and not (text.has("compress_ratios") and field in _BESIDE_COMPRESSION):
             raise text.error(field, problem)
     hidden_size = text.integer("hidden_size", "n_embd", "d_model")
     num_layers = _count_layers(text)
@@ -71,6 +73,7 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     tied = text.boolean("tie_word_embeddings", default=tied_default)
     weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
     weights += per_layer_weights(text, hidden_size=hidden_size, num_layers=num_layers, vocab_size=vocab_size)
+    weights += hashed_weights(text, vocab_size=vocab_size) if text.has("compress_ratios") else []
     _refuse_unread_states(text, caches)
     heads = read_heads(text, hidden_size=hidden_size)
     max_model_len = read_max_model_len(text)

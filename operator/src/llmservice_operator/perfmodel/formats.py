@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-from llmservice_operator.perfmodel.quantization import Quantization
+from llmservice_operator.perfmodel.quantization import FP8_WITH_FP4_EXPERTS, Quantization
 
 Capability = tuple[int, int]
 
@@ -13,6 +13,7 @@ _FIRST = (0, 0, 0)
 _WEIGHTS_FROM: Mapping[str, tuple[tuple[tuple[int, int, int], Capability], ...]] = {
     "fp8": ((_FIRST, (8, 0)), ((0, 14, 0), (7, 5))),
     "fbgemm_fp8": ((_FIRST, (8, 0)),),
+    FP8_WITH_FP4_EXPERTS: ((_FIRST, (9, 0)),),
     "modelopt FP8": ((_FIRST, (8, 9)), ((0, 33, 0), (8, 0))),
     "modelopt NVFP4": ((_FIRST, (8, 0)), ((0, 14, 0), (7, 5))),
     "modelopt MXFP8": ((_FIRST, (10, 0)), ((0, 26, 0), (8, 0))),

@@ -18,6 +18,13 @@ from llmservice_operator.perfmodel.attention import (
     read_sliding_heads,
     read_windows,
 )
+from llmservice_operator.perfmodel.compressed_attention import (
+    PREFIX,
+    compressed_caches,
+    compressed_types,
+    compressed_weights,
+    read_compressed,
+)
 from llmservice_operator.perfmodel.config_reader import ConfigReader
 from llmservice_operator.perfmodel.feed_forward import (
     FeedForward,
@@ -55,11 +62,14 @@ _KNOWN = frozenset({FULL, SLIDING, CHUNKED, LINEAR, MAMBA, _PLAIN})
 """What `layer_types` may say; the other kinds are told by other fields."""
 _WORDS = (
     (SLIDING, "sliding window"), (CHUNKED, "chunked attention"), (LINEAR, "linear attention"), (MAMBA, "Mamba"),
+    ("compressed_0", "sliding window alone"), ("compressed_4", "keys compressed to a quarter"),
+    ("compressed_128", "keys compressed to a 128th"),
     (KIMI_DELTA, "linear attention"), (LIGHTNING, "lightning attention"), (PARALLEL, "Mamba beside attention"),
 )  # fmt: skip
 _LETTERS = {"M": "mamba", "E": "experts", "*": "attention", "-": "dense"}
 _LISTS = frozenset(
     {
+        "compress_ratios",
         "layer_types",
         "no_rope_layers",
         "moe_layer_freq",
@@ -111,6 +121,8 @@ def read_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num
 
 def layer_types(text: ConfigReader, num_layers: int) -> tuple[list[str], int]:
     """Each layer's type, and the window of those that have one."""
+    if text.has("compress_ratios"):
+        return compressed_types(text, num_layers), 0
     if text.has("mamba_d_ssm"):
         return [PARALLEL] * num_layers, 0
     if (special := text.nested("linear_attn_config")) is not None:
@@ -162,6 +174,12 @@ def _refuse_unread_lists(text: ConfigReader, num_layers: int) -> None:
 
 def _mixer(layer_type: str, text: ConfigReader, window: int, *, hidden_size: int) -> Mixer:
     """What layers of this type are made of."""
+    if layer_type.startswith(PREFIX):
+        shape, ratio = read_compressed(text), int(layer_type.removeprefix(PREFIX))
+        return lambda prefix: (
+            compressed_weights(prefix, ratio, shape, hidden_size=hidden_size),
+            compressed_caches(ratio, shape),
+        )
     if layer_type == LINEAR:
         delta = read_delta_network(text)
         return lambda prefix: (

@@ -8,6 +8,7 @@ output. Kernels that have variants are timed at their first launch, which takes 
 (tests/accuracy).
 """
 
+from llmservice_operator.perfmodel.memory_compressed import compressed_bytes
 from llmservice_operator.perfmodel.memory_types import Batch, EngineMemoryRules
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, Mixture, Shard, Weight, ceil_div
 
@@ -30,6 +31,7 @@ def forward_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules | 
     if latent:
         beside = latent + _latent_arguments(model, batch) + row + batch.device.matmul_workspace_bytes
         peak = max(peak, expert_workspace_bytes(model, batch) + beside)
+    peak = max(peak, compressed_bytes(model, batch))
     if rules is not None and rules.compile_benchmarks:
         peak = max(peak, compile_bytes(model, batch, row))
     return peak

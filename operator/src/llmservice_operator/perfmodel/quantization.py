@@ -1,7 +1,7 @@
 """Bytes of a weight in a quantised checkpoint, and which weights stay as they were."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from llmservice_operator.perfmodel.module_patterns import ModulePatterns, Patter
 from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Weight
 
 _BLOCK_SCALE_BYTES = 4
+FP8_WITH_FP4_EXPERTS = "deepseek_v4_fp8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,8 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization:
     if method not in readers:
         raise section.error("quant_method", "one of " + ", ".join(sorted(readers)) + " is expected")
     quantization = readers[method](section)
+    if root.text("expert_dtype") == "fp4" and method == "fp8":
+        quantization = _with_fp4_experts(quantization, section)
     try:
         _ = quantization.patterns, quantization.targets
     except PatternError as error:
@@ -161,6 +164,12 @@ def _read_fp8(section: ConfigReader) -> Quantization:
     side = block[0] if len(block) == 2 else 0
     fmt = Format(name="FP8", bits=8.0 + scale_bits, scale_bits=scale_bits)
     return Quantization(method="fp8", default=fmt, ignored=ignored, block_size=side)
+
+
+def _with_fp4_experts(quantization: Quantization, section: ConfigReader) -> Quantization:
+    """FP8 whose experts are in FP4 (models/deepseek_v4/quant_config.py)."""
+    fmt = NVFP4 if section.text("moe_quant_algo").upper() == "NVFP4" else MXFP4
+    return replace(quantization, method=FP8_WITH_FP4_EXPERTS, by_target=(((r"re:.*\.experts\..*",), fmt),))
 
 
 def _read_mxfp4(section: ConfigReader) -> Quantization:

@@ -107,6 +107,10 @@ class AttentionCache:
     """Bytes of a token whatever the cache's dtype (an indexer's keys and scales); 0: by dtype."""
     packed_fp8_bytes: int = 0
     """Bytes of a token in the packed FP8 format that the layer's kernels want; 0: they take plain FP8."""
+    compress_ratio: int = 1
+    """Tokens that share one entry; `token_bytes` are the entry's."""
+    block_tokens: int = 0
+    """Tokens of a block, where the layer has its own size whatever the engine's; 0: the engine's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

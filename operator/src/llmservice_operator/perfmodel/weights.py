@@ -11,6 +11,7 @@ from llmservice_operator.perfmodel.shapes import DTYPE_BYTES, Architecture, Shar
 
 ASSUMED_VERSION = (0, 26, 0)
 """Whose rules are used where no version is said."""
+_KERNEL_BY_CARD = frozenset({"mxfp4"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,10 @@ def tensor_bytes(
             yield from tensor_bytes((each,), quantization, dtype=dtype, placement=placement)
         return
     if first is not None and first.name == "MXFP4" and unit[0].expert:
-        yield from _padded_experts(unit, placement)
+        # Only gpt-oss's routing runs in the kernels that are chosen by card; others take Marlin below SM100, whose
+        # padding no size of theirs needs above it either (oracle/mxfp4.py, `_get_priority_backends`).
+        card = placement.capability if quantization.method in _KERNEL_BY_CARD else None
+        yield from _padded_experts(unit, placement, card)
         return
     elements = sum(rank_elements(each, placement) for each in unit)
     if first is None:
@@ -100,7 +104,9 @@ def rank_elements(weight: Weight, placement: Placement) -> int:
     return weight.elements(placement.expert_ranks)
 
 
-def _padded_experts(unit: tuple[Weight, ...], placement: Placement) -> list[int]:
+def _padded_experts(
+    unit: tuple[Weight, ...], placement: Placement, capability: tuple[int, int] | None
+) -> list[int]:
     """Experts whose kernel pads them; the intermediate side is the one that is cut."""
     weight = unit[0]
     down = weight.module.endswith("down_proj")
@@ -111,7 +117,7 @@ def _padded_experts(unit: tuple[Weight, ...], placement: Placement) -> list[int]
     else:
         intermediate = ceil_div(intermediate, placement.expert_ranks)
     return expert_tensors(
-        mxfp4_kernel(placement.capability, placement.engine_version),
+        mxfp4_kernel(capability, placement.engine_version),
         experts=experts,
         hidden=hidden,
         intermediate=intermediate,

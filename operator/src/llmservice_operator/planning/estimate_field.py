@@ -1,5 +1,6 @@
 """What people's starts died of though the account had room: said, since no account holds it (tests/truth/field)."""
 
+from llmservice_operator.perfmodel.memory_compressed import has_compressed_attention
 from llmservice_operator.planning.estimate_trial import Trial
 from llmservice_operator.planning.words import gib
 
@@ -30,5 +31,10 @@ def field_warnings(trial: Trial) -> list[str]:
         found.append(
             f"vLLM before 0.9 may run this on engine V0, whose profile run takes some {_V0_ENCODER_GIB:g} GiB more for "
             "images and videos of full size; limit_mm_per_prompt bounds it"
+        )
+    if has_compressed_attention(trial.model):
+        found.append(
+            f"compressed attention: what {trial.batch.max_num_batched_tokens:,} tokens of a forward pass take is known "
+            "from two public starts alone; --kv-cache-memory-bytes makes it certain"
         )
     return found

@@ -201,6 +201,7 @@ def cache_settings(settings: Settings) -> CacheSettings:
         prefix_caching=settings.prefix_caching,
         state_dtype=settings.state_dtype,
         batches_in_flight=settings.batches_in_flight,
+        engine_version=settings.version,
     )
 
 
