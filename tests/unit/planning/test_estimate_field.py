@@ -2,7 +2,7 @@
 
 from accuracy.field import read_records, score, verdicts
 from llmservice_operator.perfmodel.accelerators import find_row
-from llmservice_operator.planning.estimate import EstimateInputs, estimate
+from llmservice_operator.planning.estimate import Estimate, EstimateInputs, estimate
 from unit.perfmodel.samples import catalogue, load_config
 
 
@@ -30,3 +30,32 @@ def test_images_on_an_engine_that_may_fall_back_are_warned_of() -> None:
 
 def test_the_score_over_what_people_reported_holds_every_target() -> None:
     assert score(list(verdicts(read_records()))).misses == []
+
+
+def compressed(card: str, version: str, tokens: str, longest: str, utilization: str, seqs: str) -> Estimate:
+    return estimate(
+        EstimateInputs(
+            config=load_config("deepseek-ai--DeepSeek-V4-Flash"),
+            card=find_row(catalogue(), card),
+            engine_version=version,
+            flags=(
+                ("tensor_parallel_size", "2"),
+                ("enable_expert_parallel", "true"),
+                ("max_num_batched_tokens", tokens),
+                ("max_num_seqs", seqs),
+                ("max_model_len", longest),
+                ("gpu_memory_utilization", utilization),
+            ),
+        )
+    )
+
+
+def test_two_public_starts_of_compressed_attention_come_back() -> None:
+    """One was refused by the engine at 5.44 GiB, the other served with 7.7."""
+    refused = compressed("nvidia-gh200", "0.22.0", "16384", "30000", "0.95", "1024")
+    served = compressed("nvidia-h20", "0.26.0", "8192", "121344", "0.9", "32")
+
+    assert (refused.fits, served.fits) == (False, True)
+    assert abs(refused.memory.kv_cache_bytes / 2**30 - 5.44) < 0.6
+    assert abs(served.memory.kv_cache_bytes / 2**30 - 7.7) < 0.6
+    assert "two public starts alone" in "; ".join(served.warnings)

@@ -4,10 +4,10 @@ from llmservice_operator.perfmodel.memory_types import Batch
 from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
 
 MIB = 2**20
-TOKEN_MIB = 0.6
-"""A token of a batch, the larger of two public starts of DeepSeek-V4-Flash: 0.6 MiB (0.22, two GH200, 16,384 tokens),
-some 0.45 (0.26, two H20). Queries and outputs padded to 64 heads, four residuals and the experts' workspaces, as they
-are read in the source (models/deepseek_v4), explain 0.21 of it."""
+TOKEN_MIB = 0.55
+"""A token of a batch, so that two public starts of DeepSeek-V4-Flash come back within 0.6 GiB: 5.44 GiB left on 0.22
+and two GH200 at 16,384 tokens, some 7.7 on 0.26 and two H20 at 8,192. Queries and outputs padded to 64 heads, four
+residuals and the experts' workspaces, as they are read in the source (models/deepseek_v4), explain 0.21 of it."""
 
 
 def has_compressed_attention(model: Architecture) -> bool:
