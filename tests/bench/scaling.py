@@ -46,8 +46,9 @@ class Cell:
 def operator(service: Service, *, start_seconds: float) -> OperatorPolicy:
     """Ours, with its one setting."""
     objective, row = service.objective, service.row
+    speed = speed_of(service)
     capacity = speed_capacity(
-        speed_of(service), ttft_p95_seconds=objective.ttft_seconds, tpot_p95_seconds=objective.tpot_seconds
+        speed, ttft_p95_seconds=objective.ttft_seconds, tpot_p95_seconds=objective.tpot_seconds
     )
     return OperatorPolicy(
         capacity=capacity,
@@ -59,6 +60,7 @@ def operator(service: Service, *, start_seconds: float) -> OperatorPolicy:
         ),
         peak_bytes_per_second=row.memory_bandwidth_bytes_per_second,
         planned_start_seconds=start_seconds,
+        weights_bytes_per_step=speed.timer.work.dense.bytes_read + speed.timer.work.head.bytes_read,
     )
 
 

@@ -58,6 +58,8 @@ class OperatorPolicy:
     planned_start_seconds: float
     policy: ScalingPolicy = BALANCED
     concurrency_limit: float | None = None
+    weights_bytes_per_step: float | None = None
+    """What each step reads on one GPU whatever its batch."""
     name: str = "operator"
     period_seconds: float = 5.0
     keep: Callable[[float, Decision], None] | None = None
@@ -103,6 +105,7 @@ class OperatorPolicy:
                 max_replicas=seen.max_replicas,
                 policy=self.policy,
                 concurrency_limit=self.concurrency_limit,
+                weights_bytes_per_step=self.weights_bytes_per_step,
             ),
             self._state,
             now,
