@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from llmservice_operator.autoscaling.decision import Step
 from llmservice_operator.autoscaling.state import MOST_RATES, ScalerState
 from llmservice_operator.autoscaling.view import View
 
+_PARTS = 4
 _LEAST_LOOK_BACK_SECONDS, _MOST_LOOK_BACK_SECONDS = 120.0, 600.0
 
 
@@ -18,35 +20,37 @@ def replicas_for(load: float, usable: float) -> float:
 
 
 def remember_rate(view: View, state: ScalerState) -> tuple[tuple[float, float], ...]:
-    """The rates for the forecast with this one: about a dozen in the look-back."""
+    """The rates for the forecast with this one: sixteen in the look-back, each of the short window."""
     horizon = view.now - _look_back_seconds(view)
     kept = [pair for pair in state.rates if horizon <= pair[0] <= view.now]
-    is_known = view.inputs.signals.arrivals_per_second.is_trusted and view.load is not None
-    if is_known and (not kept or view.now - kept[-1][0] >= _look_back_seconds(view) / 12):
-        kept.append((view.now, view.load or 0.0))
+    arrivals = view.inputs.signals.arrivals_per_second
+    is_due = not kept or view.now - kept[-1][0] >= _look_back_seconds(view) / (4 * _PARTS)
+    if arrivals.is_trusted and arrivals.value is not None and is_due:
+        kept.append((view.now, arrivals.value))
     return tuple(kept[-MOST_RATES:])
 
 
 def forecast(view: View, rates: Sequence[tuple[float, float]]) -> float:
     """What the load is expected to be above now, when a replica ordered now is ready; requests a second.
 
-    The look-back's three thirds are compared. The rise from the first to the last must be beyond the noise of a Poisson
-    stream, and the smaller of its two parts goes on: a step that is over is no slope. Never more than the policy's
-    share of the load, and never less than 0: a fall in sight is no reason for fewer replicas.
+    The look-back's four parts are compared. The rise from the first to the last must be beyond the noise of a Poisson
+    stream, and the smallest of its three steps goes on: a step of the load shows in two of them at most, so it is no
+    slope. Never more than the policy's share of the load, and never less than 0: a fall in sight is no reason for
+    fewer replicas.
     """
-    load, third_seconds = view.load, _look_back_seconds(view) / 3
+    load, part_seconds = view.load, _look_back_seconds(view) / _PARTS
     if not load:
         return 0.0
-    thirds: list[list[float]] = [[], [], [load]]
+    parts: list[list[float]] = [[] for _ in range(_PARTS)]
     for at, rate in rates:
-        thirds[2 - min(2, int((view.now - at) / third_seconds))].append(rate)
-    if not all(thirds):
+        parts[_PARTS - 1 - min(_PARTS - 1, int((view.now - at) / part_seconds))].append(rate)
+    if not all(parts):
         return 0.0
-    first, middle, last = (sum(third) / len(third) for third in thirds)
+    means = [sum(part) / len(part) for part in parts]
     policy = view.inputs.policy
-    if last - first <= policy.burst_deviations * math.sqrt((first + last) / third_seconds):
+    if means[-1] - means[0] <= policy.burst_deviations * math.sqrt((means[0] + means[-1]) / part_seconds):
         return 0.0
-    slope = max(0.0, min(middle - first, last - middle)) / third_seconds
+    slope = max(0.0, min(later - earlier for earlier, later in pairwise(means))) / part_seconds
     return min(slope * view.start_seconds, policy.most_forecast_growth * load)
 
 
