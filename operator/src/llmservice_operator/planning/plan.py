@@ -21,6 +21,7 @@ from llmservice_operator.planning.objectives import Choice, expected, missed, ob
 from llmservice_operator.planning.reasons import Passed, passed_over, too_slow
 from llmservice_operator.planning.refusal import does_not_fit, no_candidate
 from llmservice_operator.planning.types import Plan, PlanInputs, Refusal
+from llmservice_operator.planning.users_flags import with_users_flags
 from llmservice_operator.planning.words import gib
 
 
@@ -55,6 +56,8 @@ def _first_plan(case: Case) -> tuple[Plan | None, list[Misfit]]:
         result: Plan | Fit | Misfit = (
             plan_cpu(case, candidate) if candidate.row.is_cpu else fit(case, candidate)
         )
+        if isinstance(result, Fit):
+            result = with_users_flags(case, result)
         if isinstance(result, Misfit):
             misfits.append(result)
             passed.append(passed_over(result))
