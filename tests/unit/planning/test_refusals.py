@@ -326,3 +326,24 @@ def test_nothing_is_offered_that_does_not_fit() -> None:
     refusal = refused("meta-llama--Llama-3.1-405B-Instruct", on("nvidia-l4"), catalogue=rows)
 
     assert "no single change and no accelerator of the catalogue makes it fit" in refusal.message
+
+
+def test_a_larger_card_is_offered_before_many_small_ones() -> None:
+    """Eight cards of 24 GB cost less than one of 48, and nobody asked for eight."""
+    spec = {"accelerator": ONE_L4, "workload": {"context": {"min": 65_536}}}
+
+    (card,) = (each for each in offered(refused(LLAMA_8B, spec).message) if "accelerator.types" in each)
+
+    name = card.partition("[")[2].partition("]")[0]
+    sizes = {row.name: row.memory_bytes for row in catalogue()}
+    assert sizes[name] > sizes["nvidia-l4"]
+
+
+def test_each_card_that_cannot_run_is_told_once() -> None:
+    pin = {"gpuMemoryUtilization": 0.99, "maxNumSeqs": 1024}
+    spec = on("nvidia-h100-80gb", "nvidia-h100-nvl", engine={"pin": pin})
+
+    refusal = refused("openai--gpt-oss-20b", spec, engine_version="0.19.0")
+
+    assert refusal.message.count("nvidia-h100-80gb outside") == 1
+    assert refusal.message.count("nvidia-h100-nvl outside") == 1

@@ -11,6 +11,9 @@ from llmservice_operator.planning.slices import profile_of_resource
 from llmservice_operator.planning.types import Refusal
 from llmservice_operator.planning.words import gib, tokens
 
+MOST_CARDS = 3
+"""Cards of which it is told why they can't run a service, where none can."""
+
 
 def no_candidate(case: Case) -> Refusal:
     """Nothing to try: the size asked for splits badly, or slices are asked for that can't be joined."""
@@ -39,7 +42,10 @@ def does_not_fit(case: Case, misfits: list[Misfit]) -> Refusal:
     """The candidate that comes closest, its shortfall, and up to three changes that would fit, cheapest first."""
     blocked = [each for each in misfits if each.why]
     if len(blocked) == len(misfits):
-        return refuse(Reason.INVALID_SPEC, "; ".join(dict.fromkeys(each.why for each in blocked[:3])))
+        first_of_card = {each.candidate.row.name: each.why for each in reversed(blocked)}
+        return refuse(
+            Reason.INVALID_SPEC, "; ".join(dict.fromkeys(list(first_of_card.values())[::-1][:MOST_CARDS]))
+        )
     nearest = min(
         (each for each in misfits if not each.why),
         key=lambda each: (each.shortfall_bytes, each.candidate.cost),

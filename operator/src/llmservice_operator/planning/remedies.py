@@ -142,15 +142,21 @@ def _more_ranks(case: Case) -> tuple[float, str] | None:
 
 
 def _other_accelerator(case: Case, misfits: list[Misfit]) -> tuple[float, str] | None:
-    """The cheapest other card that fits: of those that nodes show, if one does, else of the catalogue."""
+    """The cheapest other card that fits: one that nodes show before others, and a larger one before more of smaller."""
     tried = {each.candidate.row.name for each in misfits}
     rows = [row for row in case.inputs.catalogue if row.name not in tried and not row.is_cpu]
     nodes = case.inputs.nodes or ()
     there = [row for row in rows if any(visible(row, node.labels) for node in nodes)]
-    found = _first_of(case, there) or _first_of(case, rows)
+    largest = max(each.candidate.row.memory_bytes for each in misfits)
+    steps = (_larger(there, largest), there, _larger(rows, largest), rows)
+    found = next((each for step in steps if (each := _first_of(case, step)) is not None), None)
     if found is None:
         return None
     return found.cost, f"spec.accelerator.types of [{found.row.name}], {found.tensor_parallel_size} a replica"
+
+
+def _larger(rows: list[AcceleratorRow], memory_bytes: int) -> list[AcceleratorRow]:
+    return [row for row in rows if row.memory_bytes > memory_bytes]
 
 
 def _first_of(case: Case, rows: list[AcceleratorRow]) -> Candidate | None:
