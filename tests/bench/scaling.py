@@ -12,18 +12,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from bench.scaling_setup import Case, Service, cases, profile_of, speed_of, tables_of
-from llmservice_operator.autoscaling.capacity import LengthMix, speed_capacity
-from llmservice_operator.autoscaling.decision import Objectives
+from bench.scaling_setup import Case, Service, cases, speed_of, tables_of
 from llmservice_operator.simulation.fleet import FleetSettings, simulate
 from llmservice_operator.simulation.loads import Load
 from llmservice_operator.simulation.observation import Policy
-from llmservice_operator.simulation.operator import OperatorPolicy
-from llmservice_operator.simulation.peers.registry import PEERS
+from llmservice_operator.simulation.policies import POLICIES
+from llmservice_operator.simulation.policies import Service as Served
 from llmservice_operator.simulation.score import Score, score
-
-OPERATOR = "operator"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,32 +40,21 @@ class Cell:
         return statistics.mean(getattr(each, figure) for each in self.scores)
 
 
-def operator(service: Service, *, start_seconds: float) -> OperatorPolicy:
-    """Ours, with its one setting."""
-    objective, row = service.objective, service.row
-    speed = speed_of(service)
-    capacity = speed_capacity(
-        speed, ttft_p95_seconds=objective.ttft_seconds, tpot_p95_seconds=objective.tpot_seconds
-    )
-    return OperatorPolicy(
-        capacity=capacity,
-        expected_mix=LengthMix(
-            input_tokens=service.lengths.input_p50, output_tokens=service.lengths.output_p50
-        ),
-        objectives=Objectives(
-            ttft_p95_seconds=objective.ttft_seconds, tpot_p95_seconds=objective.tpot_seconds
-        ),
-        peak_bytes_per_second=row.memory_bandwidth_bytes_per_second,
-        planned_start_seconds=start_seconds,
-        weights_bytes_per_step=speed.timer.work.dense.bytes_read + speed.timer.work.head.bytes_read,
+@cache
+def served(service: Service, static_replicas: int, start_seconds: float) -> Served:
+    """What rules are made for; what they share is worked out once."""
+    return Served(
+        speed=speed_of(service),
+        objective=service.objective,
+        lengths=service.lengths,
+        static_replicas=static_replicas,
+        start_seconds=start_seconds,
     )
 
 
 def make_policy(name: str, service: Service, *, static_replicas: int, start_seconds: float) -> Policy:
     """One without memory."""
-    if name == OPERATOR:
-        return operator(service, start_seconds=start_seconds)
-    return PEERS[name](profile_of(service, static_replicas))
+    return served(service, static_replicas, start_seconds).policy(name)
 
 
 def play(
@@ -128,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
     """Prints every cell as it is done."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", nargs="*")
-    parser.add_argument("--policies", nargs="*", default=[OPERATOR, *PEERS])
+    parser.add_argument("--policies", nargs="*", default=POLICIES)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--start-seconds", type=float, nargs="*", default=[120.0])
     parser.add_argument("--peak", type=int, default=8)

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.scaling import OPERATOR, make_policy
+from bench.scaling import make_policy
 from bench.scaling_setup import CHAT, conversation_pairs, profile_of, tables_of
 from llmservice_operator.simulation.faults import Fault, FaultKind
 from llmservice_operator.simulation.fleet import FleetSettings, simulate
 from llmservice_operator.simulation.loads import Load, Stage, drawn_load, staged_arrivals
-from llmservice_operator.simulation.peers.registry import PEERS
+from llmservice_operator.simulation.policies import OPERATOR, POLICIES
 from llmservice_operator.simulation.score import score
 
 REPLICAS = 4
@@ -80,4 +80,4 @@ def main(policies: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:] or [OPERATOR, *PEERS]))
+    raise SystemExit(main(sys.argv[1:] or POLICIES))

@@ -20,6 +20,10 @@ COMMANDS = {
     "explain": ("llmservice_operator.cli_explain", "tell the plan of an LLMService in prose, offline"),
     "plan": ("llmservice_operator.cli_plan", "print the plan of an LLMService, offline"),
     "run": ("llmservice_operator.cli_run", "run the operator"),
+    "simulate": (
+        "llmservice_operator.cli_simulate",
+        "play a load on a simulated fleet of an LLMService, offline",
+    ),
 }
 """Subcommand → (module, what it does). A module has `add_parser(subparsers)`, which sets the default `run`."""
 

@@ -88,6 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def plan_file(arguments: argparse.Namespace) -> list[tuple[str, Plan | Refusal]]:
     """Name and plan of every LLMService of the file. Raises InvalidInputError or OSError."""
+    return [(inputs.service_name, result) for inputs, result in plan_services(arguments)]
+
+
+def plan_services(arguments: argparse.Namespace) -> list[tuple[PlanInputs, Plan | Refusal]]:
+    """Every LLMService of the file, and its plan. Raises InvalidInputError or OSError."""
     document = read_documents(read_text(arguments.filename))
     catalogue = read_catalogue(arguments.catalogue)
     return [_plan(each, document, catalogue, arguments) for each in document.services]
@@ -134,7 +139,7 @@ def _plan(
     document: Document,
     catalogue: tuple[AcceleratorRow, ...],
     arguments: argparse.Namespace,
-) -> tuple[str, Plan | Refusal]:
+) -> tuple[PlanInputs, Plan | Refusal]:
     name = str(member(service, "metadata", f"an {KIND} of the file").get("name", ""))
     spec = _spec(name, service)
     inputs = PlanInputs(
@@ -145,7 +150,7 @@ def _plan(
         nodes=None,
         engine_version="",
     )
-    return name, plan_for_image(inputs, lambda row: _engine_version(spec, row, arguments.engine_version))
+    return inputs, plan_for_image(inputs, lambda row: _engine_version(spec, row, arguments.engine_version))
 
 
 def _engine_version(spec: LLMServiceSpec, row: str, said: str) -> str:

@@ -1,0 +1,108 @@
+"""Loads from what a user gives: stages in a word, recorded requests, counts per ten seconds. Text in, load out."""
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from llmservice_operator.errors import InvalidInputError
+from llmservice_operator.perfmodel.arrivals import mean_length
+from llmservice_operator.perfmodel.open_loop import Lengths
+from llmservice_operator.simulation.loads import Load, Stage, counted_arrivals, make_load, staged_arrivals
+from llmservice_operator.simulation.records import Floats, Integers
+
+COUNT_SECONDS = 10.0
+MOST_REQUESTS = 50_000_000
+"""Of one load: 10 GB of records."""
+_Z95 = 1.6448536269514722
+_STAGE = re.compile(r"^(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)$")
+_TIMES = {"seconds": 1.0, "milliseconds": 1000.0}
+
+
+def ramp_load(text: str, lengths: Lengths, *, longest: int, seed: int) -> Load:
+    """Poisson stages such as `2x330,4x360`: requests a second, for so many seconds. Raises InvalidInputError."""
+    stages = []
+    for part in text.split(","):
+        found = _STAGE.match(part.strip())
+        if not found or not 0 < float(found[2]) <= 1e7:
+            raise InvalidInputError(f"ramp: {part!r} is no stage; RATExSECONDS is expected, such as 2x330")
+        stages.append(Stage(float(found[1]), float(found[2])))
+    _check(sum(stage.rate_per_second * stage.seconds for stage in stages))
+    arrivals = staged_arrivals(stages, seed=seed)
+    return _drawn(
+        "ramp", arrivals, lengths, longest=longest, seconds=sum(stage.seconds for stage in stages), seed=seed
+    )
+
+
+def counts_load(name: str, text: str, lengths: Lengths, *, share: float, longest: int, seed: int) -> Load:
+    """Counts per ten seconds, in order. Raises InvalidInputError."""
+    counts = []
+    for word in text.split():
+        if not word.isascii() or not word.isdigit():
+            raise InvalidInputError(f"{name}: {word[:40]!r} is no count of requests per {COUNT_SECONDS:g} s")
+        counts.append(int(word))
+    if not counts:
+        raise InvalidInputError(f"{name} has no counts")
+    _check(sum(counts) * share)
+    arrivals = counted_arrivals(counts, COUNT_SECONDS, share=share, seed=seed)
+    return _drawn(name, arrivals, lengths, longest=longest, seconds=len(counts) * COUNT_SECONDS, seed=seed)
+
+
+def requests_load(name: str, lines: Sequence[str]) -> Load:
+    """Recorded requests: a header with seconds or milliseconds, prompt_tokens, answer_tokens, perhaps cached_tokens.
+
+    Raises InvalidInputError.
+    """
+    reader = csv.DictReader(lines)
+    header = reader.fieldnames or []
+    unit = next((each for each in _TIMES if each in header), None)
+    if unit is None or not {"prompt_tokens", "answer_tokens"} <= set(header):
+        raise InvalidInputError(
+            f"{name}: the columns seconds or milliseconds, prompt_tokens and answer_tokens are expected"
+        )
+    rows = []
+    for row in reader:
+        try:
+            at = float(row[unit]) / _TIMES[unit]
+            tokens = [int(row[each]) for each in ("prompt_tokens", "answer_tokens")]
+            rows.append((at, *tokens, int(row.get("cached_tokens") or 0)))
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{name}: line {reader.line_num}: {error}") from error
+        if not (math.isfinite(at) and at >= 0 and min(rows[-1][1:]) >= 0):
+            raise InvalidInputError(f"{name}: line {reader.line_num} has a number below 0")
+    if not rows:
+        raise InvalidInputError(f"{name} has no requests")
+    rows.sort()
+    table = np.array(rows)
+    load = make_load(
+        name,
+        table[:, 0] - table[0, 0],
+        np.maximum(1, table[:, 1].astype(np.int64)),
+        table[:, 2].astype(np.int64),
+        seconds=float(table[-1, 0] - table[0, 0]),
+    )
+    load.cached_tokens[:] = np.minimum(table[:, 3].astype(np.int64), load.prompt_tokens - 1)
+    return load
+
+
+def _check(requests: float) -> None:
+    if not 1 <= requests <= MOST_REQUESTS:
+        raise InvalidInputError(f"a load of {requests:.0f} requests; 1 to {MOST_REQUESTS} are expected")
+
+
+def _drawn(name: str, arrivals: Floats, lengths: Lengths, *, longest: int, seconds: float, seed: int) -> Load:
+    """Lengths that are log-normal by the workload's quantiles, within the context."""
+    count = len(arrivals)
+    prompt = _log_normal(count, lengths.input_p50, lengths.input_p95, longest - 1, 2 * seed)
+    answer = _log_normal(count, lengths.output_p50, lengths.output_p95, longest, 2 * seed + 1)
+    return make_load(name, arrivals, prompt, np.minimum(answer, longest - prompt), seconds=seconds)
+
+
+def _log_normal(count: int, median: int, p95: int | None, most: int, seed: int) -> Integers:
+    spread = mean_length(median, p95) > median
+    sigma = math.log((p95 or median) / median) / _Z95 if spread else 0.0
+    drawn = median * np.exp(sigma * np.random.default_rng(seed).standard_normal(count))
+    lengths: Integers = np.clip(np.rint(drawn), 1, most).astype(np.int64)
+    return lengths
