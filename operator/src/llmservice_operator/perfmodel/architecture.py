@@ -69,7 +69,8 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     block = read_feed_forward(text, hidden_size=hidden_size)
     layers = read_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
     weights, caches = layers.weights, layers.caches
-    tied_default = root.boolean("tie_word_embeddings", default=_tied_by_default(text))
+    tied_default = text.boolean("tie_embedding", default=_tied_by_default(text))
+    tied_default = root.boolean("tie_word_embeddings", default=tied_default)
     tied = text.boolean("tie_word_embeddings", default=tied_default)
     weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
     weights += per_layer_weights(text, hidden_size=hidden_size, num_layers=num_layers, vocab_size=vocab_size)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.config_reader import ConfigReader
 from llmservice_operator.perfmodel.shapes import Mixture, Shard, Weight
+from llmservice_operator.perfmodel.short_conv import adjusted_size
 
 _UNGATED_ACTIVATIONS = frozenset({"relu2", "relu", "gelu_new", "gelu_fast", "quick_gelu"})
 
@@ -51,6 +52,7 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
     """The sizes of dense, routed and shared feed-forwards."""
     experts = config.integer(*_EXPERTS, default=0, minimum=0)
     dense_size = config.integer(
+        "block_ff_dim",
         "intermediate_size",
         "n_inner",
         "ffn_dim",
@@ -58,6 +60,7 @@ def read_feed_forward(config: ConfigReader, *, hidden_size: int) -> FeedForward:
         default=0 if experts else 4 * hidden_size,
         minimum=0,
     )
+    dense_size = adjusted_size(config, dense_size)
     gated = read_gated(config)
     if experts <= 1:
         _refuse_unread_experts(config)
@@ -156,7 +159,9 @@ def sparse_layers(config: ConfigReader, num_layers: int) -> list[bool]:
         named = {each.strip() for each in config.text("moe_layers_enum").split(",")}
         return [str(index) in named for index in range(num_layers)]
     dense = {int(each) for each in config.sequence("mlp_only_layers") if isinstance(each, int)}
-    first = config.integer("first_k_dense_replace", "moe_layer_start_index", default=0, minimum=0)
+    first = config.integer(
+        "first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", default=0, minimum=0
+    )
     last = config.integer("moe_layer_end_index", default=num_layers - 1, minimum=0)
     step = config.integer(*_COUNTED_FROM_ONE, "moe_layer_freq", default=1)
     offset = 1 if config.has(*_COUNTED_FROM_ONE) else 0

@@ -41,6 +41,7 @@ from llmservice_operator.perfmodel.linear_attention import (
     read_lightning,
 )
 from llmservice_operator.perfmodel.shapes import LayerCache, Weight
+from llmservice_operator.perfmodel.short_conv import conv_cache, conv_weights
 from llmservice_operator.perfmodel.state_layers import (
     delta_cache,
     delta_weights,
@@ -57,12 +58,13 @@ LINEAR, MAMBA, KIMI_DELTA, LIGHTNING, PARALLEL = (
     "lightning",
     "parallel",
 )
-_PLAIN = "attention"
-_KNOWN = frozenset({FULL, SLIDING, CHUNKED, LINEAR, MAMBA, _PLAIN})
+_PLAIN, CONV = "attention", "conv"
+_KNOWN = frozenset({FULL, SLIDING, CHUNKED, LINEAR, MAMBA, CONV, _PLAIN})
 """What `layer_types` may say; the other kinds are told by other fields."""
 _WORDS = (
     (SLIDING, "sliding window"), (CHUNKED, "chunked attention"), (LINEAR, "linear attention"), (MAMBA, "Mamba"),
-    ("compressed_0", "sliding window alone"), ("compressed_4", "keys compressed to a quarter"),
+    (CONV, "short convolutions"), ("compressed_0", "sliding window alone"),
+    ("compressed_4", "keys compressed to a quarter"),
     ("compressed_128", "keys compressed to a 128th"),
     (KIMI_DELTA, "linear attention"), (LIGHTNING, "lightning attention"), (PARALLEL, "Mamba beside attention"),
 )  # fmt: skip
@@ -128,6 +130,9 @@ def layer_types(text: ConfigReader, num_layers: int) -> tuple[list[str], int]:
     if (special := text.nested("linear_attn_config")) is not None:
         full = _indices(special, "full_attn_layers", num_layers, first=1)
         return [FULL if index in full else KIMI_DELTA for index in range(num_layers)], 0
+    if text.has("full_attn_idxs") and not text.has("layer_types"):
+        full = _indices(text, "full_attn_idxs", num_layers, first=0)
+        return [FULL if index in full else CONV for index in range(num_layers)], 0
     if text.has("attn_layer_indices"):
         full = _indices(text, "attn_layer_indices", num_layers, first=0)
         return [FULL if index in full else MAMBA for index in range(num_layers)], 0
@@ -197,6 +202,12 @@ def _mixer(layer_type: str, text: ConfigReader, window: int, *, hidden_size: int
         return lambda prefix: (
             lightning_weights(f"{prefix}.self_attn", lightning, hidden_size=hidden_size),
             [lightning_cache(lightning)],
+        )
+    if layer_type == CONV:
+        kernel = text.integer("conv_L_cache")
+        return lambda prefix: (
+            conv_weights(f"{prefix}.conv", kernel, hidden_size=hidden_size),
+            [conv_cache(kernel, hidden_size=hidden_size)],
         )
     if layer_type == MAMBA:
         mamba = read_mamba(text)
