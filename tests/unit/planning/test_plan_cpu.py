@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmservice_operator.planning.types import MemoryCorrection
 from unit.perfmodel.samples import SMOLLM2, load_config, on, planned, refused
 
 GIB = 1 << 30
@@ -102,6 +103,50 @@ def test_a_larger_limit_gives_a_larger_cache() -> None:
     small, large = planned(SMOLLM2, limited("4Gi")), planned(SMOLLM2, limited("6Gi"))
 
     assert small.kv_cache_tokens < large.kv_cache_tokens
+
+
+@pytest.mark.parametrize("memory", ["3Gi", "4Gi", "6Gi"])
+@pytest.mark.parametrize("failure_class", ["HostOutOfMemory", "OutOfMemory"])
+def test_a_start_that_outgrew_its_limit_is_planned_with_less_cache(memory: str, failure_class: str) -> None:
+    """And still with what one request of the workload takes."""
+    failed = planned(SMOLLM2, limited(memory), engine_version="0.32.0").knobs.kv_cache_bytes
+    assert failed is not None
+    correction = MemoryCorrection(
+        failure_class=failure_class,
+        accelerator="cpu",
+        planned_cache_bytes=failed,
+        message="",
+        stage="profile",
+    )
+
+    plan = planned(SMOLLM2, limited(memory), engine_version="0.32.0", correction=correction)
+
+    assert plan.knobs.kv_cache_bytes is not None
+    assert plan.knobs.kv_cache_bytes <= max(failed - GIB, failed // 2)
+    assert (plan.max_concurrency >= 1, plan.knobs.max_model_len) == (True, 2048)
+
+
+def test_the_margin_is_given_up_before_a_service_is_refused() -> None:
+    """Compiled, it holds a quarter of a GiB more: 3 GiB are just enough for one request, less 7 % they are not."""
+    plan = planned(SMOLLM2, {**limited("3Gi"), "engine": {}}, engine_version="0.32.0")
+
+    assert plan.max_concurrency == 1.06
+
+
+def test_the_room_for_the_checkpoints_pages_is_given_up_before_a_service_is_refused() -> None:
+    """16 GB of file pages beside 30 GiB of weights."""
+    limits = {"podTemplate": {"resources": {"limits": {"memory": "40Gi"}}}}
+
+    plan = planned("meta-llama--Meta-Llama-3.1-8B", {**CPU, **limits}, engine_version="0.32.0")
+
+    assert plan.max_concurrency >= 1
+
+
+def test_without_a_limit_there_is_room_for_the_checkpoints_pages() -> None:
+    """The engine refuses a cache that isn't free beside them: 30 GiB of weights, 15 of pages."""
+    plan = planned("meta-llama--Meta-Llama-3.1-8B", CPU, engine_version="0.32.0")
+
+    assert plan.host_memory_bytes > plan.weights_bytes * 1.5 + (plan.knobs.kv_cache_bytes or 0)
 
 
 def test_a_limit_that_holds_no_cache_is_refused_with_the_shortfall() -> None:
