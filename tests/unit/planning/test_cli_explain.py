@@ -1,10 +1,14 @@
 """`llmservice explain`: the plan in prose and a bar, for a person."""
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from llmservice_operator.cli import main
+from llmservice_operator.cli_plan import plan_file
+from llmservice_operator.planning.prose import _OTHER_LETTERS, segments
+from llmservice_operator.planning.types import Plan
 
 SAMPLES = Path(__file__).resolve().parents[3] / "crds" / "samples"
 TOO_LARGE = """
@@ -63,6 +67,17 @@ def test_the_containers_memory_on_the_cpu(capsys: pytest.CaptureFixture[str]) ->
     ends("-f", str(SAMPLES / "smollm2.yaml"))
 
     assert "on the CPU, one replica in a container of 4.00 GiB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.yaml")))
+def test_every_term_of_the_account_has_words_of_its_own(sample: str) -> None:
+    arguments = argparse.Namespace(
+        filename=str(SAMPLES / sample), config=None, catalogue=None, engine_version=""
+    )
+    plans = [result for _, result in plan_file(arguments) if isinstance(result, Plan)]
+
+    assert plans
+    assert all(segment.letter not in _OTHER_LETTERS for plan in plans for segment in segments(plan))
 
 
 def test_a_refusal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

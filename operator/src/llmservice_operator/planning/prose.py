@@ -11,16 +11,18 @@ from llmservice_operator.planning.words import gib, seconds, tokens
 _TERMS = {
     "process": ("P", "the engine's processes", "the engine's own processes take {size}"),
     "weights": ("W", "weights", "the weights take {size}"),
+    "packed": ("C", "packed copies", "kernels keep {size} of packed copies of them"),
     "activation": ("A", "activation", "one forward pass needs {size}"),
     "non_torch": ("N", "outside of torch", "libraries hold {size} outside of torch"),
     "cuda_graphs": ("G", "CUDA graphs", "CUDA graphs take {size}"),
     "extras": ("X", "LoRA and draft", "LoRA slots and a draft model take {size}"),
     "margin": ("m", "margin", "{size} stay as a margin for what the account may be wrong by"),
+    "compiler": ("c", "compiler", "{size} are kept for a kernel that is compiled at the first request"),
     "kv_cache": ("K", "KV cache", "the KV cache gets {size}"),
     "outside_budget": (".", "outside the budget", ""),
 }
 """Term of a plan → its letter in the bar, its name there, and the prose on it among what the engine asks for."""
-_OTHER_LETTERS = "abcdefghijklnopqrstuvwxyz"
+_OTHER_LETTERS = "abdefghijklnopqrstuvwxyz"
 
 
 def tell(name: str, plan: Plan, *, width: int) -> str:
