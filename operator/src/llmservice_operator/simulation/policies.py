@@ -59,6 +59,7 @@ class Service:
 
     def _operator(self) -> OperatorPolicy:
         ttft, tpot, lengths = self.objective.ttft_seconds, self.objective.tpot_seconds, self.lengths
+        work = self.speed.timer.work
         return OperatorPolicy(
             capacity=self.capacity,
             expected_mix=LengthMix(
@@ -68,4 +69,5 @@ class Service:
             objectives=Objectives(ttft_p95_seconds=ttft, tpot_p95_seconds=tpot),
             peak_bytes_per_second=self.speed.case.accelerator.memory_bandwidth_bytes_per_second,
             planned_start_seconds=self.start_seconds,
+            weights_bytes_per_step=work.dense.bytes_read + work.head.bytes_read,
         )
