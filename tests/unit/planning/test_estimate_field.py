@@ -32,28 +32,46 @@ def test_the_score_over_what_people_reported_holds_every_target() -> None:
     assert score(list(verdicts(read_records()))).misses == []
 
 
-def compressed(card: str, version: str, tokens: str, longest: str, utilization: str, seqs: str) -> Estimate:
+def test_a_wheel_without_flashinfer_is_warned_of_where_it_decides() -> None:
+    """8.0 GiB of KV cache with FlashInfer's sampler, 8.0 needed; 3.5 less without it at 1,024 sequences."""
+    flags = (("max_num_seqs", "1024"), ("max_model_len", "32768"))
+
+    assert "from a plain wheel" in warnings("Qwen--Qwen3-32B", "0.10.0", *flags)
+    assert "wheel" not in warnings("Qwen--Qwen3-32B", "0.12.0", *flags)
+    assert "wheel" not in warnings(
+        "Qwen--Qwen3-32B", "0.10.0", ("max_num_seqs", "64"), ("max_model_len", "4096")
+    )
+
+
+def compressed(card: str, version: str, **flags: str) -> Estimate:
     return estimate(
         EstimateInputs(
             config=load_config("deepseek-ai--DeepSeek-V4-Flash"),
             card=find_row(catalogue(), card),
             engine_version=version,
-            flags=(
-                ("tensor_parallel_size", "2"),
-                ("enable_expert_parallel", "true"),
-                ("max_num_batched_tokens", tokens),
-                ("max_num_seqs", seqs),
-                ("max_model_len", longest),
-                ("gpu_memory_utilization", utilization),
-            ),
+            flags=(("tensor_parallel_size", "2"), ("enable_expert_parallel", "true"), *flags.items()),
         )
     )
 
 
 def test_two_public_starts_of_compressed_attention_come_back() -> None:
     """One was refused by the engine at 5.44 GiB, the other served with 7.7."""
-    refused = compressed("nvidia-gh200", "0.22.0", "16384", "30000", "0.95", "1024")
-    served = compressed("nvidia-h20", "0.26.0", "8192", "121344", "0.9", "32")
+    refused = compressed(
+        "nvidia-gh200",
+        "0.22.0",
+        max_num_batched_tokens="16384",
+        max_num_seqs="1024",
+        max_model_len="30000",
+        gpu_memory_utilization="0.95",
+    )
+    served = compressed(
+        "nvidia-h20",
+        "0.26.0",
+        max_num_batched_tokens="8192",
+        max_num_seqs="32",
+        max_model_len="121344",
+        gpu_memory_utilization="0.9",
+    )
 
     assert (refused.fits, served.fits) == (False, True)
     assert abs(refused.memory.kv_cache_bytes / 2**30 - 5.44) < 0.6

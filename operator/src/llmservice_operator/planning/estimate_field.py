@@ -1,5 +1,8 @@
 """What people's starts died of though the account had room: said, since no account holds it (tests/truth/field)."""
 
+from dataclasses import replace
+
+from llmservice_operator.perfmodel.memory import activation_bytes
 from llmservice_operator.perfmodel.memory_compressed import has_compressed_attention
 from llmservice_operator.planning.estimate_trial import Trial
 from llmservice_operator.planning.words import gib
@@ -32,9 +35,24 @@ def field_warnings(trial: Trial) -> list[str]:
             f"vLLM before 0.9 may run this on engine V0, whose profile run takes some {_V0_ENCODER_GIB:g} GiB more for "
             "images and videos of full size; limit_mm_per_prompt bounds it"
         )
+    sorting = _more_by_sorting(trial)
+    pool, needed = trial.pool_bytes, trial.needed_bytes(trial.length)
+    if sorting and pool - sorting < needed <= pool:
+        found.append(
+            f"vLLM before 0.11 samples with FlashInfer where it is installed, as in its images; from a plain wheel it "
+            f"takes {gib(sorting)} more, and one request of {trial.length:,} tokens doesn't fit"
+        )
     if has_compressed_attention(trial.model):
         found.append(
             f"compressed attention: what {trial.batch.max_num_batched_tokens:,} tokens of a forward pass take is known "
             "from two public starts alone; --kv-cache-memory-bytes makes it certain"
         )
     return found
+
+
+def _more_by_sorting(trial: Trial) -> int:
+    """What profiling takes more where FlashInfer's sampler is absent; 0 where it is never used or the pool is given."""
+    if not trial.rules.sampler_flashinfer or trial.given_pool_bytes is not None:
+        return 0
+    plain = replace(trial.batch, flashinfer_sampler=False)
+    return activation_bytes(trial.model, plain, trial.rules) - trial.account.activation
