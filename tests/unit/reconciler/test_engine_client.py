@@ -140,7 +140,9 @@ def test_words_that_are_not_the_supervisors_are_no_failure(text: str) -> None:
     assert parse_termination_message(text) is None
 
 
-@pytest.mark.parametrize("value", ["1e300", "9007199254740993", "1" * 400, "-1e17", "NaN", "Infinity", '"7"', "true"])
+@pytest.mark.parametrize(
+    "value", ["1e300", "9007199254740993", "1" * 400, "-1e17", "NaN", "Infinity", '"7"', "true"]
+)
 def test_number_that_no_status_could_hold_is_not_said(value: str) -> None:
     report = parse_report(f'{{"memory": {{"weightsBytes": {value}}}}}')
 
