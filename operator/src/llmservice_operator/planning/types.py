@@ -99,7 +99,7 @@ class Knobs:
     block_size: int | None
     tensor_parallel_size: int
     kv_cache_bytes: int | None = None
-    """CPU engine only: the KV cache's size, passed as VLLM_CPU_KVCACHE_SPACE (whole GiB)."""
+    """CPU engine only: the KV cache's size, passed as VLLM_CPU_KVCACHE_SPACE or --kv-cache-memory-bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
