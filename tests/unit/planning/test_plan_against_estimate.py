@@ -10,8 +10,8 @@ from llmservice_operator.planning.types import Plan
 from unit.perfmodel.samples import generating_models, load_config, on, planned
 
 
-def at_the_flags_of(plan: Plan, config: dict[str, Any]) -> Estimate:
-    """What `llmservice estimate` says of the plan's own settings."""
+def at_the_flags_of(plan: Plan, config: dict[str, Any], **more: object) -> Estimate:
+    """What `llmservice estimate` says of the plan's own settings, and of `more` flags."""
     knobs = plan.knobs
     flags = {
         "max_model_len": knobs.max_model_len,
@@ -20,6 +20,7 @@ def at_the_flags_of(plan: Plan, config: dict[str, Any]) -> Estimate:
         "max_num_batched_tokens": knobs.max_num_batched_tokens,
         "kv_cache_dtype": knobs.kv_cache_dtype,
         "tensor_parallel_size": knobs.tensor_parallel_size,
+        **more,
     }
     return estimate(
         EstimateInputs(
@@ -43,3 +44,15 @@ def test_the_plan_promises_what_the_engine_has_less_its_margin(name: str, versio
     assert result.fits, result.warnings
     spare = result.memory.kv_cache_bytes - terms["kv_cache"]
     assert spare / GIB == pytest.approx(terms["margin"] / GIB, abs=0.1)
+
+
+@pytest.mark.parametrize("version", ["0.19.0", "0.24.0", "0.26.0", "0.33.0"])
+@pytest.mark.parametrize("name", generating_models())
+def test_a_pool_of_the_planned_size_holds_the_planned_requests(name: str, version: str) -> None:
+    config = load_config(name)
+    plan = planned(config, on("nvidia-h200", "nvidia-b200"), engine_version=version)
+    pool = next(term.size_bytes for term in plan.memory if term.name == "kv_cache")
+
+    result = at_the_flags_of(plan, config, kv_cache_memory_bytes=pool)
+
+    assert result.kv_cache.max_concurrency == pytest.approx(plan.max_concurrency, abs=0.006)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.engines.defaults import drops_v2
+from llmservice_operator.engines.defaults import batches_in_flight, drops_v2
 from llmservice_operator.engines.versions import Version, memory_rules, runs_on_v2
 from llmservice_operator.perfmodel.kv_cache import CacheSettings
 from llmservice_operator.perfmodel.memory import Batch, EngineMemoryRules, format_fields
@@ -143,8 +143,10 @@ class Case:
             max_model_len=self.wish.context,
         )
 
-    def cache_settings(self, batch: Batch, *, block_size: int, hybrid_prefixes: bool) -> CacheSettings:
-        """The KV cache's settings at these batch knobs."""
+    def cache_settings(
+        self, batch: Batch, *, block_size: int, hybrid_prefixes: bool, asynchronous: bool = True
+    ) -> CacheSettings:
+        """The KV cache's settings at these batch knobs. `asynchronous`: the engine schedules ahead, as on GPUs."""
         caching = self.spec.engine.prefix_caching and (hybrid_prefixes or not self.model.has_state)
         return CacheSettings(
             kv_cache_dtype=self.kv_cache_dtype,
@@ -154,6 +156,10 @@ class Case:
             max_num_batched_tokens=batch.max_num_batched_tokens,
             prefix_caching=caching,
             state_dtype=self.switches.state_dtype,
+            batches_in_flight=batches_in_flight(
+                self.version, asynchronous=asynchronous, pipeline_parallel_size=1, v2=self.rules.runner_v2
+            ),
+            engine_version=self.version,
         )
 
 

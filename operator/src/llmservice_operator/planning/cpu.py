@@ -58,7 +58,8 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
         dtype=case.cpu_dtype,
     )
     layout = cache_layout(
-        case.model, case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False)
+        case.model,
+        case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False, asynchronous=False),
     )
     weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=1)
     account = cpu_account(weights_bytes=weights, model=case.model, batch=batch)
