@@ -140,7 +140,7 @@ WORTH_A_SMALLER_BUDGET = 1.1
 def _spare_windows(case: Case, found: Fit, rules: EngineMemoryRules) -> Fit:
     """A smaller token budget where that makes room for more requests.
 
-    A layer with a window keeps the tokens of two batches in flight for each request, beside the window itself
+    A layer with a window keeps the tokens of the batches in flight for each request, beside the window itself
     (v1/kv_cache_interface.py), so the budget may take more of the cache than the requests do.
     """
     best = found
@@ -152,7 +152,7 @@ def _spare_windows(case: Case, found: Fit, rules: EngineMemoryRules) -> Fit:
         if not isinstance(result, Fit) or _more_requests(best, result) < WORTH_A_SMALLER_BUDGET:
             continue
         note = (
-            f"max_num_batched_tokens: {tokens:,}, since each request's windows hold two batches' tokens: the KV cache "
+            f"max_num_batched_tokens: {tokens:,}, since each request's windows hold the batches in flight: the KV cache "
             f"holds {result.concurrency:.2f} requests of {result.context:,} tokens; with "
             f"{found.batch.max_num_batched_tokens:,} it would hold {found.concurrency:.2f}"
         )
