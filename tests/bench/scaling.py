@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from bench.scaling_setup import Case, Service, cases, speed_of, tables_of
+from bench.scaling_setup import Case, Service, cases, first_replicas, speed_of, tables_of
 from llmservice_operator.simulation.fleet import FleetSettings, simulate
 from llmservice_operator.simulation.loads import Load
 from llmservice_operator.simulation.observation import Policy
@@ -75,7 +75,7 @@ def play(
         settings = FleetSettings(
             min_replicas=case.min_replicas,
             max_replicas=case.max_replicas,
-            initial_replicas=peak if policy == "static" else None,
+            initial_replicas=peak if policy == "static" else first_replicas(case, load),
             start_seconds=(("start", start_seconds * start_factor),),
             seed=seed,
         )

@@ -6,6 +6,7 @@ are thinned until a rate rule would want `peak` replicas in the busiest five min
 
 import csv
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -45,6 +46,7 @@ TRACES = TESTS / "data" / "traces"
 PAIRS = TESTS / "truth" / "speed" / "azureconv_pairs.json"
 WINDOW_SECONDS = 10.0
 PEAK_SECONDS = 300.0
+FIRST_SECONDS = 60.0
 RATE_RULE_SHARE = 0.85
 """Of a replica's rate within the objectives, that a rate rule would load it with."""
 
@@ -261,3 +263,10 @@ def cases(peak: int = 8) -> tuple[Case, ...]:
         Case(name="azure2023 code", service=CODE, load=lambda seed: code_hour(seed=seed)),
         Case(name="mooncake", service=QWEN, load=lambda seed: mooncake(seed=seed)),
     )
+
+
+def first_replicas(case: Case, load: Load) -> int:
+    """What every rule begins with: what a rate rule would have for the first minute."""
+    usable = profile_of(case.service).engine_requests_per_second * RATE_RULE_SHARE
+    rate = float((load.arrival_seconds < FIRST_SECONDS).sum()) / FIRST_SECONDS
+    return min(max(case.min_replicas, math.ceil(rate / usable)), case.max_replicas)

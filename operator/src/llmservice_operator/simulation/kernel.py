@@ -249,9 +249,7 @@ def _forget_ending(requests: Records, endings: Integers, index: int) -> None:
 def _leave(requests: Records, engine: Any, index: int) -> None:
     """Take it out of the list of running sequences."""
     before, after = requests[index].before, requests[index].after
-    if before == NONE:
-        engine.oldest = after
-    else:
+    if before != NONE:
         requests[before].after = after
     if after == NONE:
         engine.youngest = before
@@ -314,9 +312,7 @@ def _admit(requests: Records, engine: Any, index: int) -> None:
     engine.waiting -= 1
     request.before = engine.youngest
     request.after = NONE
-    if engine.youngest == NONE:
-        engine.oldest = index
-    else:
+    if engine.youngest != NONE:
         requests[engine.youngest].after = index
     engine.youngest = index
     engine.running += 1

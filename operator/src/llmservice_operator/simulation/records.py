@@ -2,6 +2,8 @@
 
 Records rather than an array for each field: a compiled function counts references of every array it is given, which
 took most of the time when there were sixty of them.
+
+Bounds of buckets are compiled into `kernel`, whose cache on disk sees changes of its own file only: change both.
 """
 
 from dataclasses import dataclass
@@ -92,7 +94,6 @@ ENGINE = np.dtype(
         ("partial", "i8"),  # that prompt's request
         ("running", "i8"),
         ("waiting", "i8"),
-        ("oldest", "i8"),
         ("youngest", "i8"),
         ("wait_head", "i8"),
         ("wait_tail", "i8"),
@@ -152,7 +153,7 @@ def clear_slot(fleet: Fleet, slot: int) -> None:
     """No engine, or one that has just started."""
     engine = np.zeros(1, ENGINE)
     engine["next"] = NEVER
-    for name in ("partial", "oldest", "youngest", "wait_head", "wait_tail"):
+    for name in ("partial", "youngest", "wait_head", "wait_tail"):
         engine[name] = NONE
     fleet.engines[slot : slot + 1] = engine
     fleet.endings[slot] = NONE
