@@ -152,7 +152,7 @@ def _spare_windows(case: Case, found: Fit, rules: EngineMemoryRules) -> Fit:
         if not isinstance(result, Fit) or _more_requests(best, result) < WORTH_A_SMALLER_BUDGET:
             continue
         note = (
-            f"max_num_batched_tokens: {tokens:,}, since each request's windows hold the batches in flight: the KV cache "
+            f"max_num_batched_tokens: {tokens:,}, since a request's windows hold the batches in flight: the KV cache "
             f"holds {result.concurrency:.2f} requests of {result.context:,} tokens; with "
             f"{found.batch.max_num_batched_tokens:,} it would hold {found.concurrency:.2f}"
         )
@@ -272,14 +272,7 @@ def _fit_batch(
     )
     if known.correction is not None:
         result = calibrated(result, known.correction)
-    layout = cache_layout(
-        case.model,
-        case.cache_settings(
-            batch,
-            block_size=gpu_block_size(case.version, case.model, candidate.row.compute_capability),
-            hybrid_prefixes=caches_prefixes_of_hybrids(case.version),
-        ),
-    )
+    layout = _layout(case, candidate, batch)
     result, margin_note = _margin(case, result)
     available = _available(case, candidate, result)
     if available < result.available:
@@ -312,6 +305,18 @@ def _fit_batch(
         notes=tuple(each for each in (note, margin_note) if each),
         calibration_key=known.key,
         calibration=known.correction,
+    )
+
+
+def _layout(case: Case, candidate: Candidate, batch: Batch) -> CacheLayout:
+    """Groups and blocks of the KV cache there."""
+    return cache_layout(
+        case.model,
+        case.cache_settings(
+            batch,
+            block_size=gpu_block_size(case.version, case.model, candidate.row.compute_capability),
+            hybrid_prefixes=caches_prefixes_of_hybrids(case.version),
+        ),
     )
 
 
