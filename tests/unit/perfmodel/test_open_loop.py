@@ -1,5 +1,7 @@
 """Continuous batching under a load, and the quantiles that come of it."""
 
+import time
+
 import pytest
 
 from llmservice_operator.perfmodel.arrivals import Generator, Request, poisson_load
@@ -116,3 +118,31 @@ def test_lengths_have_the_median_and_p95_that_are_asked_for() -> None:
 def test_the_generator_gives_the_published_numbers() -> None:
     """SplitMix64 with seed 0 begins with 0xE220A8397B1DCDAF."""
     assert int(Generator(0).uniform() * 2**52) == 0xE220A8397B1DCDAF >> 12
+
+
+def test_prompts_in_thousands_of_pieces_are_played_within_seconds() -> None:
+    """Three thousand prompts of 1,000 tokens, one token of each in a step: three million steps if all were played."""
+    before = time.process_time()
+    found = open_loop(
+        speed(max_num_batched_tokens=16, max_num_seqs=16),
+        rate_per_second=100,
+        lengths=Lengths(input_p50=1000, output_p50=9000),
+    )
+
+    assert found.saturated
+    assert found.ttft_p95_seconds > found.ttft_p50_seconds > 0
+    assert time.process_time() - before < 10
+
+
+def test_a_lone_prompt_in_too_many_pieces_takes_what_the_idle_engine_takes() -> None:
+    model = speed(max_num_batched_tokens=1, max_num_seqs=1, max_model_len=200_000)
+    found = open_loop(model, rate_per_second=1e-6, lengths=Lengths(input_p50=100_000, output_p50=1))
+
+    assert found.ttft_p50_seconds == model.prefill_seconds(100_000)
+
+
+def test_a_prompt_in_thousands_of_chunks_takes_what_its_chunks_take() -> None:
+    """The first of them is timed with neighbours standing in, the second chunk by chunk."""
+    model = speed(max_num_batched_tokens=16, max_model_len=200_000)
+
+    assert model.prefill_seconds(16_001) == pytest.approx(model.prefill_seconds(16_000), rel=0.01)

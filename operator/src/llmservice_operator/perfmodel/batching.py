@@ -74,14 +74,23 @@ class Engine:
         self._end = self._end_before = self._launched = self._front_end_free = 0.0
         self._kept: dict[tuple[int, int], StepTime] = {}
         self._pool = math.inf if self._case.kv_cache_tokens is None else self._case.kv_cache_tokens
-        self.preemptions = 0
+        self.preemptions = self.rounds = 0
         longest = max((each.input_tokens + each.output_tokens for each in load), default=0)
         if longest > self._pool:
             raise ValueError(f"a request of {longest} tokens in a cache of {self._pool}")
 
-    def run(self) -> list[Outcome]:
-        """Serve all of it; outcomes in the load's order."""
-        while self._coming or self._waiting or self._running:
+    @property
+    def served(self) -> bool:
+        """Whether nothing of the load is left."""
+        return not (self._coming or self._waiting or self._running)
+
+    def run(self, most_rounds: float = math.inf) -> list[Outcome]:
+        """Serve all of it, or what so many rounds serve (`rounds` says how many it took, a stretch of steps is one).
+
+        Outcomes are in the load's order.
+        """
+        while not self.served and self.rounds < most_rounds:
+            self.rounds += 1
             at = self._next_schedule_seconds()
             if not self._waiting and not self._running:
                 at = max(at, self._coming[0].ready_seconds)

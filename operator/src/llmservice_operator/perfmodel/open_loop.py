@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmservice_operator.perfmodel.arrivals import Lengths, mean_length, poisson_load
+from llmservice_operator.perfmodel.arrivals import Lengths, Request, mean_length, poisson_load
 from llmservice_operator.perfmodel.batching import Engine, Outcome
 from llmservice_operator.perfmodel.speed import SpeedModel
 
@@ -17,6 +17,9 @@ _LEAST_REQUESTS, _MOST_REQUESTS, _ALL_REQUESTS = 100, 3_000, 3_000
 """Of one window at least and at most, and of all windows together: quantiles that are stable, within 2 s."""
 _RATE_REQUESTS = 1_500
 """Of each try for the largest rate."""
+_MOST_ROUNDS = 40_000
+"""Of the engine for all windows together, within the same 2 s: prompts in thousands of pieces, by a token budget that
+is hardly more than the decoding sequences, take thousands each. Then fewer requests are played."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,13 @@ def open_loop(
     window = max(window_seconds, _LEAST_REQUESTS / rate_per_second)
     window = min(window, _MOST_REQUESTS / rate_per_second)
     count = max(1, math.ceil(_ALL_REQUESTS / (rate_per_second * window)))
-    windows = [_play(model, rate_per_second, window, lengths, seed * count + index) for index in range(count)]
+    windows, rounds = [], 0
+    for index in range(count):
+        outcomes, taken = _play(model, rate_per_second, window, lengths, seed * count + index)
+        windows.append(outcomes)
+        rounds += taken
+        if rounds + taken > _MOST_ROUNDS:
+            break
     return summarize(model, rate_per_second, lengths, windows)
 
 
@@ -96,7 +105,7 @@ def max_rate_within(
     high = model.saturated_tokens_per_second(max(1, round(prompt)), max(1, round(answer))) / answer
 
     def within(rate: float) -> bool:
-        outcomes = _play(model, rate, _RATE_REQUESTS / rate, lengths, seed)
+        outcomes, _ = _play(model, rate, _RATE_REQUESTS / rate, lengths, seed)
         ttft = quantile(sorted(each.ttft_seconds for each in outcomes), 0.95)
         tpot = quantile(sorted(each.tpot_seconds for each in outcomes), 0.95)
         return ttft <= ttft_p95_seconds and tpot <= tpot_p95_seconds
@@ -127,13 +136,37 @@ def _typical(windows: Sequence[Sequence[float]], share: float) -> float:
 
 def _play(
     model: SpeedModel, rate_per_second: float, window_seconds: float, lengths: Lengths, seed: int
-) -> list[Outcome]:
+) -> tuple[list[Outcome], int]:
+    """Outcomes of a window, a shorter one where the rounds don't suffice for it; and the rounds that were run."""
     case = model.case
-    load = poisson_load(
-        rate_per_second=rate_per_second,
-        window_seconds=window_seconds,
-        lengths=lengths,
-        longest=min(case.max_model_len, case.kv_cache_tokens or case.max_model_len),
-        seed=seed,
+    pieces = rate_per_second * max(1, lengths.input_p50 // case.max_num_batched_tokens)
+    window_seconds = min(window_seconds, max(1 / rate_per_second, _MOST_ROUNDS / pieces))
+    rounds = 0
+    while True:
+        load = poisson_load(
+            rate_per_second=rate_per_second,
+            window_seconds=window_seconds,
+            lengths=lengths,
+            longest=min(case.max_model_len, case.kv_cache_tokens or case.max_model_len),
+            seed=seed,
+        )
+        engine = Engine(model, load)
+        outcomes = engine.run(_MOST_ROUNDS)
+        rounds += engine.rounds
+        if engine.served:
+            return outcomes, rounds
+        if len(load) == 1:
+            return [_alone(model, load[0])], rounds
+        window_seconds *= max(1, len(outcomes)) / len(load) / 2
+
+
+def _alone(model: SpeedModel, request: Request) -> Outcome:
+    """What becomes of a request that has the engine for itself."""
+    first = model.prefill_seconds(request.input_tokens)
+    pace = model.decode_seconds(1, request.input_tokens + request.output_tokens / 2)
+    gaps = request.output_tokens - 1
+    return Outcome(
+        ttft_seconds=first,
+        tpot_seconds=pace if gaps else 0.0,
+        end_seconds=request.arrival_seconds + first + gaps * pace,
     )
-    return Engine(model, load).run()

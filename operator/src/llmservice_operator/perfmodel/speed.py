@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-from llmservice_operator.perfmodel.capture import capture_sizes
+from llmservice_operator.perfmodel.capture import Capture, capture_rule
 from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.roofline import rates
 from llmservice_operator.perfmodel.shapes import Architecture
@@ -12,6 +12,8 @@ from llmservice_operator.perfmodel.step_time import Chunk, StepTime, StepTimer
 from llmservice_operator.perfmodel.work import work_of
 
 COMPUTE_BOUND, MEMORY_BOUND, OVERHEAD_BOUND = "compute-bound", "memory-bound", "overhead-bound"
+_MOST_CHUNKS = 1_000
+"""Chunks of one prompt that are timed one by one; of more, each stands for its neighbours: within 0.2 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,7 @@ class SpeedModel:
             ),
             rate=rates(case.accelerator, self.constants, dtype=case.dtype),
             constants=self.constants,
-            capture=capture_sizes(
-                max_num_seqs=case.max_num_seqs,
-                max_num_batched_tokens=case.max_num_batched_tokens,
-                compute_capability=case.accelerator.compute_capability,
-                enforce_eager=case.enforce_eager or case.accelerator.is_cpu,
-                native_mxfp4=case.quantization.method == "mxfp4",
-            ),
+            capture=Capture(largest_tokens=_largest_graph(case), max_num_seqs=case.max_num_seqs),
             ranks=case.tensor_parallel_size,
         )
 
@@ -69,10 +65,14 @@ class SpeedModel:
         """
         host = self.constants.host
         begin = end = 0.0
-        for step in self._chunk_steps(tokens, cached):
+        steps, each_stands_for = self._chunk_steps(tokens, cached)
+        for step in steps:
             if not host.overlaps:
                 begin = end
+            before = end
             end, begin = step.end(begin, end), begin + step.launch_seconds
+            others = (each_stands_for - 1) * (end - before)
+            end, begin = end + others, begin + others
         return host.request_seconds + end
 
     def decode_seconds(self, batch: int, context: float) -> float:
@@ -89,7 +89,7 @@ class SpeedModel:
     def regime(self, *, tokens: int | None = None, batch: int | None = None, context: float = 0) -> str:
         """What bounds a prefill of `tokens`, or a decode step of `batch` sequences."""
         steps = (
-            self._chunk_steps(tokens, 0)
+            self._chunk_steps(tokens, 0)[0]
             if tokens is not None
             else [self.timer.step(batch=batch or 1, context=context)]
         )
@@ -119,7 +119,7 @@ class SpeedModel:
         if batch < 1:
             return 0.0
         context = input_tokens + output_tokens / 2
-        budget = max(1, self.case.max_num_batched_tokens - batch)
+        budget = max(1, min(self.case.max_num_batched_tokens - batch, input_tokens * batch))
         decode_steps = budget * output_tokens / (input_tokens * batch)
         prompt_tokens = budget if decode_steps >= 1 else max(1, round(input_tokens * batch / output_tokens))
         ended = prompt_tokens / input_tokens
@@ -145,15 +145,18 @@ class SpeedModel:
                 high = middle - 1
         return low
 
-    def _chunk_steps(self, tokens: int, cached: int) -> list[StepTime]:
+    def _chunk_steps(self, tokens: int, cached: int) -> tuple[list[StepTime], int]:
+        """The steps of a prompt's chunks, and how many chunks each stands for: one, unless they are very many."""
+        tokens = max(1, tokens)
         budget = self.case.max_num_batched_tokens
-        steps, done = [], 0
-        while done < max(1, tokens):
-            size = min(budget, max(1, tokens) - done)
-            chunk = Chunk(size, cached + done, last=done + size >= tokens)
+        stands_for = max(1, -(-tokens // (budget * _MOST_CHUNKS)))
+        ahead = (stands_for - 1) // 2 * budget
+        steps = []
+        for done in range(0, tokens, budget * stands_for):
+            size = min(budget, tokens - done)
+            chunk = Chunk(size, cached + done + ahead, last=done + budget * stands_for >= tokens)
             steps.append(self.timer.step(batch=0, context=0.0, chunks=(chunk,)))
-            done += size
-        return steps
+        return steps, stands_for
 
     @staticmethod
     def _packed(prompt_tokens: int, input_tokens: int) -> list[Chunk]:
@@ -161,3 +164,17 @@ class SpeedModel:
         whole, rest = divmod(prompt_tokens, input_tokens)
         chunks = [Chunk(input_tokens, 0, last=True)] * whole
         return [*chunks, Chunk(rest, 0, last=False)] if rest else chunks
+
+
+def _largest_graph(case: SpeedCase) -> int:
+    """Tokens of the largest CUDA graph; 0: there is none."""
+    if case.enforce_eager or case.accelerator.is_cpu:
+        return 0
+    rule = capture_rule(
+        case.quantization,
+        engine_version=case.engine_version,
+        compute_capability=case.accelerator.compute_capability,
+    )
+    return rule.largest_tokens(
+        max_num_seqs=case.max_num_seqs, max_num_batched_tokens=case.max_num_batched_tokens
+    )
