@@ -75,6 +75,8 @@ class Group:
 
     layers: int
     sample: LayerCache
+    page_bytes: int = 0
+    """Of a block's pages in all of its layers, where groups differ in it; 0: they don't."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,13 @@ class CacheLayout:
 
     def max_concurrency(self, available_bytes: int, tokens: int) -> float:
         """Requests of this length that a pool holds, as the engine prints it."""
-        return self.blocks(available_bytes) / self.blocks_per_request(tokens)
+        blocks = self.blocks_per_request(tokens)
+        first = self.groups[0].page_bytes
+        if first and self.settings.engine_version < _OVERLAPS_FROM:
+            # It divided the groups' bytes by the first group's page (`get_max_concurrency_for_kv_cache_config`).
+            used = sum(self._group_blocks(group, tokens) * group.page_bytes for group in self.groups)
+            blocks = ceil_div(used, first)
+        return self.blocks(available_bytes) / blocks
 
     def longest_request(self, available_bytes: int, limit: int) -> int:
         """The longest request, at most `limit`, that a pool serves; 0 if not even one token."""
@@ -230,15 +238,15 @@ def _packed_layout(kinds: dict[LayerCache, int], settings: CacheSettings) -> Cac
         range(depths[0], max(depths) + 1), key=lambda size: (sum(-each % size for each in depths), -size)
     )
     grown = {cache: _page_bytes(cache, settings) for cache in growing}
-    groups = [Group(layers=max(growing.values()), sample=next(iter(growing)))]
-    sizes = [sum(grown[cache] * count for cache, count in growing.items())]
+    pages = sum(grown[cache] * count for cache, count in growing.items())
+    groups = [Group(layers=max(growing.values()), sample=next(iter(growing)), page_bytes=pages)]
     for bucket in buckets.values():
         parts = ceil_div(max(bucket.values()), depth)
         layers = ceil_div(max(bucket.values()), parts)
-        groups += [Group(layers=layers, sample=next(iter(bucket)))] * parts
-        sizes.append(layers * sum(_page_bytes(cache, settings) for cache in bucket))
+        pages = layers * sum(_padded_page(cache, settings, set(grown.values())) for cache in bucket)
+        groups += [Group(layers=layers, sample=next(iter(bucket)), page_bytes=pages)] * parts
     if settings.engine_version >= _OVERLAPS_FROM:
-        block = max(sizes)
+        block = max(group.page_bytes for group in groups)
     elif settings.engine_version >= _LISTS_BUCKETS_FROM:
         most = max(group.layers for group in groups)
         largest = max(grown.values())
@@ -251,6 +259,14 @@ def _packed_layout(kinds: dict[LayerCache, int], settings: CacheSettings) -> Cac
     return CacheLayout(
         groups=tuple(groups), block_size=settings.block_size, bytes_per_block=block, settings=settings
     )
+
+
+def _padded_page(cache: AttentionCache, settings: CacheSettings, sizes: set[int]) -> int:
+    """A page of a window or of states: until 0.26 it is as large as one of what grows."""
+    page = _page_bytes(cache, settings)
+    if settings.engine_version >= _OVERLAPS_FROM:
+        return page
+    return min((size for size in sizes if size >= page), default=page)
 
 
 def _page_bytes(cache: AttentionCache, settings: CacheSettings) -> int:
