@@ -2,12 +2,16 @@
 
 import pytest
 
-from llmservice_operator.perfmodel.capture import Capture, capture_sizes
+from llmservice_operator.perfmodel.capture import Capture, capture_rule, captured_sizes
+from llmservice_operator.perfmodel.quantization import UNQUANTIZED, read_quantization
+
+MXFP4 = read_quantization({"quantization_config": {"quant_method": "mxfp4"}})
 
 
-def capture(max_num_seqs: int = 256, **changes: object) -> Capture:
-    knobs = {"max_num_batched_tokens": 8192, "compute_capability": "9.0", "enforce_eager": False}
-    return capture_sizes(max_num_seqs=max_num_seqs, **{**knobs, **changes})  # type: ignore[arg-type]
+def capture(max_num_seqs: int = 256) -> Capture:
+    rule = capture_rule(UNQUANTIZED, engine_version=(0, 26, 0), compute_capability="9.0")
+    largest = rule.largest_tokens(max_num_seqs=max_num_seqs, max_num_batched_tokens=8192)
+    return Capture(largest_tokens=largest, max_num_seqs=max_num_seqs)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +33,27 @@ def test_the_number_of_sequences_is_a_size_of_its_own() -> None:
     assert capture(max_num_seqs=100).padded(99) == 100
 
 
-def test_eager_execution_captures_nothing() -> None:
-    assert not capture(enforce_eager=True).holds(1)
+def test_where_nothing_is_captured_no_batch_is_held() -> None:
+    assert not Capture(largest_tokens=0, max_num_seqs=256).holds(1)
 
 
-def test_the_newest_data_center_cards_capture_more() -> None:
-    assert capture(max_num_seqs=1024, compute_capability="10.0").largest_tokens == 1024
+@pytest.mark.parametrize(("version", "largest"), [((0, 26, 0), 512), ((0, 33, 0), 1024)])
+def test_the_newest_data_center_cards_capture_more_from_0_33_on(
+    version: tuple[int, int, int], largest: int
+) -> None:
+    rule = capture_rule(UNQUANTIZED, engine_version=version, compute_capability="10.0")
+
+    assert rule.largest_tokens(max_num_seqs=1024, max_num_batched_tokens=8192) == largest
 
 
 def test_native_mxfp4_captures_more_whatever_the_number_of_sequences() -> None:
     """gpt-oss-20b with 256 sequences on an H200: 22 ms for 1,024 tokens, 60 ms for 2,048."""
-    assert capture(native_mxfp4=True).largest_tokens == 1024
+    rule = capture_rule(MXFP4, engine_version=(0, 26, 0), compute_capability="9.0")
+
+    assert rule.largest_tokens(max_num_seqs=256, max_num_batched_tokens=2048) == 1024
+
+
+@pytest.mark.parametrize(("largest", "count"), [(128, 19), (256, 35), (512, 51), (1024, 83)])
+def test_so_many_sizes_are_captured(largest: int, count: int) -> None:
+    """The counts that vLLM shows while it captures."""
+    assert len(captured_sizes(largest, max_num_seqs=largest)) == count

@@ -97,19 +97,6 @@ def drops_v2(version: Version, *, speculation: str, switches: frozenset[str]) ->
     return bool(speculation and not drafts) or bool(switches & _V1_SWITCHES)
 
 
-LARGEST_CAPTURE, LARGEST_CAPTURE_OF_BLACKWELL = 512, 1024
-"""Of CUDA graphs (`vllm/config/vllm.py`); the second on compute capability 10.x, in 0.33 and not in 0.26."""
-
-
 def full_graphs_by_default(version: Version) -> bool:
     """Whether decode batches get graphs of the whole model: piecewise ones only before 0.11 (config/compilation.py)."""
     return version >= (0, 11, 0)
-
-
-def largest_capture(
-    version: Version, card: AcceleratorRow, *, seqs: int, tokens: int, speculative_tokens: int = 0
-) -> int:
-    """The largest batch that a CUDA graph is captured for, where no flag says."""
-    wide = version >= (0, 33, 0) and (card.compute_capability or "").startswith("10.")
-    cap = LARGEST_CAPTURE_OF_BLACKWELL if wide else LARGEST_CAPTURE
-    return min(cap, 2 * seqs * (1 + speculative_tokens), tokens)

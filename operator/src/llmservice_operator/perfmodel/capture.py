@@ -1,14 +1,56 @@
-"""Which batches a CUDA graph holds, and how far it pads them (vLLM config/vllm.py, `_set_cudagraph_sizes`)."""
+"""Which batches CUDA graphs are captured for where no flag says, and how far a batch is padded to one of them.
+
+vLLM config/vllm.py, `_set_cudagraph_sizes`.
+"""
 
 from dataclasses import dataclass
 
+from llmservice_operator.perfmodel.quantization import Quantization
 from llmservice_operator.perfmodel.shapes import ceil_div
 
 LARGEST_CAPTURE = 512
 WIDE_CAPTURE = 1024
-"""On compute capability 10; and for checkpoints whose experts are MXFP4 natively, whatever max_num_seqs is
-(model_executor/models/config.py; seen: 1,024 tokens of gpt-oss-20b keep the graph on an H200)."""
-_WIDE_CAPTURE_GENERATION = "10"
+_WIDE_CARDS_FROM = (0, 33, 0)
+"""Compute capability 10.x captures more in 0.33, not in 0.26."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRule:
+    """The largest batch of an engine, before its knobs cut it."""
+
+    most_tokens: int = LARGEST_CAPTURE
+    follows_sequences: bool = True
+    """Twice max_num_seqs at most."""
+
+    def largest_tokens(
+        self, *, max_num_seqs: int, max_num_batched_tokens: int, speculative_tokens: int = 0
+    ) -> int:
+        """The largest batch with these knobs."""
+        most = min(self.most_tokens, max_num_batched_tokens)
+        return min(most, 2 * max_num_seqs * (1 + speculative_tokens)) if self.follows_sequences else most
+
+
+USUAL_RULE = CaptureRule()
+
+
+def capture_rule(
+    quantization: Quantization, *, engine_version: tuple[int, int, int], compute_capability: str | None
+) -> CaptureRule:
+    """The rule of this version, card and checkpoint.
+
+    A checkpoint whose experts are MXFP4 natively captures 1,024 tokens whatever max_num_seqs is
+    (model_executor/models/config.py; seen: prompts of 1,024 tokens of gpt-oss-20b keep the graph on an H200).
+    """
+    if quantization.method == "mxfp4":
+        return CaptureRule(most_tokens=WIDE_CAPTURE, follows_sequences=False)
+    wide = engine_version >= _WIDE_CARDS_FROM and (compute_capability or "").startswith("10.")
+    return CaptureRule(most_tokens=WIDE_CAPTURE if wide else LARGEST_CAPTURE)
+
+
+def captured_sizes(largest_tokens: int, *, max_num_seqs: int) -> list[int]:
+    """All sizes, smallest first: 1, 2, 4, then steps of 8, from 256 on steps of 16, and max_num_seqs."""
+    sizes = {1, 2, 4, *range(8, 256, 8), *range(256, largest_tokens + 1, 16), max_num_seqs}
+    return sorted(size for size in sizes if size <= largest_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +74,3 @@ class Capture:
         if tokens <= self.max_num_seqs < size:
             return self.max_num_seqs
         return min(size, self.largest_tokens)
-
-
-def capture_sizes(
-    *,
-    max_num_seqs: int,
-    max_num_batched_tokens: int,
-    compute_capability: str | None,
-    enforce_eager: bool,
-    native_mxfp4: bool = False,
-) -> Capture:
-    """What an engine captures with these knobs."""
-    major = (compute_capability or "").split(".")[0]
-    largest = min(WIDE_CAPTURE if major == _WIDE_CAPTURE_GENERATION else LARGEST_CAPTURE, 2 * max_num_seqs)
-    if native_mxfp4:
-        largest = WIDE_CAPTURE
-    return Capture(
-        largest_tokens=0 if enforce_eager else min(largest, max_num_batched_tokens), max_num_seqs=max_num_seqs
-    )

@@ -6,10 +6,10 @@ three of them: 0.99 GiB with 512 rows of Llama-3.1-8B, 0.59 with 256, 0.41 with 
 H200). The rest is nodes of graphs and kernels' modules; it is fitted (tests/accuracy/memory_fit.py).
 """
 
+from llmservice_operator.perfmodel import capture
 from llmservice_operator.perfmodel.memory_types import MIB, Batch, EngineMemoryRules
 from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache, ceil_div
 
-_LARGEST_CAPTURE = 512
 _FULL_SET = 2 * 51
 """Piecewise and full graphs of an engine whose largest capture and sequences are 512 or more."""
 _SPLITS = 32
@@ -20,10 +20,10 @@ FIRST_GRAPH_MIB, FULL_GRAPH_MIB, RANKS_MIB = 261.0, 1.8, 108.0
 counts 1 MiB, the floor in the code."""
 V2_LAYER_MIB, V2_REST_MIB, V2_RANKS_MIB, V2_COPIES = 10, -85, 105, 3
 V1_OVER_ESTIMATE_MIB = 100
-V1_REST_MIB, V1_LAYER_MIB, V1_WINDOWED_EXPERTS_LAYER_MIB = 250, 12, 50
+V1_REST_MIB, V1_LAYER_MIB, V1_WINDOWED_EXPERTS_LAYER_MIB = 250, 12, 28
 """Of what the graphs take in the end, beside the splits. V2: by layer, and what ranks add (ten starts within 0.25 GiB).
 V1: somewhat more than its estimate (0.26: 0.39 to 1.04 GiB); before 0.20 by layer, more where full and sliding layers
-alternate among experts (1.55 GiB over 24 layers of gpt-oss-20b, 0.19)."""
+alternate among experts (1.55 GiB over 24 layers and 83 sizes of gpt-oss-20b, 0.19)."""
 
 
 def capture_counts(batch: Batch) -> tuple[int, int]:
@@ -34,20 +34,17 @@ def capture_counts(batch: Batch) -> tuple[int, int]:
 
 
 def captured_sizes(batch: Batch) -> list[int]:
-    """Batches that graphs are captured for, smallest first (config/vllm.py `_set_cudagraph_sizes`).
-
-    Those that a flag names, or 1, 2, 4, then steps of 8, from 256 on steps of 16, and max_num_seqs.
-    """
+    """Batches that graphs are captured for, smallest first: those that a flag names, or the engine's own."""
     if batch.enforce_eager:
         return []
     if batch.captures:
         return sorted(batch.captures)
-    largest = min(_LARGEST_CAPTURE, 2 * batch.max_num_seqs, batch.max_num_batched_tokens)
-    largest = largest if batch.largest_capture is None else batch.largest_capture
-    sizes = {1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)}
-    if batch.max_num_seqs <= largest:
-        sizes.add(batch.max_num_seqs)
-    return sorted(size for size in sizes if size <= largest)
+    largest = batch.largest_capture
+    if largest is None:
+        largest = batch.capture_rule.largest_tokens(
+            max_num_seqs=batch.max_num_seqs, max_num_batched_tokens=batch.max_num_batched_tokens
+        )
+    return capture.captured_sizes(largest, max_num_seqs=batch.max_num_seqs)
 
 
 def attention_width(model: Architecture) -> int:

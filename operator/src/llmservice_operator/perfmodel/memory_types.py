@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from llmservice_operator.perfmodel.capture import USUAL_RULE, CaptureRule
 from llmservice_operator.perfmodel.device_shape import HOPPER, DeviceShape
 from llmservice_operator.perfmodel.quantization import Quantization
 
@@ -63,7 +64,8 @@ class Batch:
     captures: tuple[int, ...] = ()
     """Batch sizes of CUDA graphs that a flag names; empty: the engine's own."""
     largest_capture: int | None = None
-    """The largest of the engine's own; None: as the other knobs have it."""
+    """The largest of the engine's own; None: as the rule and the other knobs have it."""
+    capture_rule: CaptureRule = USUAL_RULE
     piecewise_graphs: bool = True
     full_graphs: bool = True
     multimodal: bool = False

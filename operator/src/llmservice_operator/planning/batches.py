@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from llmservice_operator.engines.versions import gpu_block_size
+from llmservice_operator.perfmodel.capture import capture_rule
 from llmservice_operator.perfmodel.device_shape import device_shape
 from llmservice_operator.perfmodel.memory import GIB, Batch
 from llmservice_operator.planning.candidates import Candidate
@@ -47,6 +48,9 @@ def batches(case: Case, candidate: Candidate) -> Iterator[Batch]:
         capability = candidate.row.compute_capability
         yield replace(
             batch,
+            capture_rule=capture_rule(
+                case.quantization, engine_version=case.version, compute_capability=capability
+            ),
             device=device_shape(capability, candidate.row.memory_bytes),
             block_size=pin.block_size or gpu_block_size(case.version, case.model, capability),
         )

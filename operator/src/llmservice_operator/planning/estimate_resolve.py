@@ -11,7 +11,6 @@ from llmservice_operator.engines.defaults import (
     batches_in_flight,
     drops_v2,
     full_graphs_by_default,
-    largest_capture,
     runs_on_v0,
     utilization,
 )
@@ -23,6 +22,7 @@ from llmservice_operator.engines.versions import (
 )
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.capture import capture_rule
 from llmservice_operator.perfmodel.formats import auto_dtype
 from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, element_bytes
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization
@@ -281,8 +281,11 @@ class Resolver:
         given = self.flags.get("max_cudagraph_capture_size") or nested.get("max_cudagraph_capture_size")
         if isinstance(given, int) and given > 0:
             return Captures(largest=min(given, tokens), piecewise=piecewise, full=full)
-        largest = largest_capture(
-            self.version, self.card, seqs=seqs, tokens=tokens, speculative_tokens=speculation.tokens
+        rule = capture_rule(
+            self.quantization, engine_version=self.version, compute_capability=self.card.compute_capability
+        )
+        largest = rule.largest_tokens(
+            max_num_seqs=seqs, max_num_batched_tokens=tokens, speculative_tokens=speculation.tokens
         )
         return Captures(largest=largest, piecewise=piecewise, full=full)
 
