@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy.memory_fit import Sample, left_out_shift
+from llmservice_operator.engines.versions import NEWEST_KNOWN, parse_version
 from llmservice_operator.perfmodel.accelerators import (
     AcceleratorRow,
     builtin_catalogue_text,
@@ -23,8 +24,10 @@ from llmservice_operator.perfmodel.accelerators import (
     load_catalogue,
 )
 from llmservice_operator.perfmodel.architecture import read_architecture
+from llmservice_operator.perfmodel.capture import CaptureRule, capture_rule
 from llmservice_operator.perfmodel.memory import Batch
 from llmservice_operator.perfmodel.memory_graphs import split_bytes
+from llmservice_operator.perfmodel.quantization import read_quantization
 from llmservice_operator.planning.estimate import EstimateInputs, estimate
 from llmservice_operator.planning.estimate_types import Estimate
 
@@ -117,6 +120,16 @@ class Comparison:
             splits_gib=self.splits_gib,
             max_num_seqs=int(self.found.settings["max_num_seqs"]),
             max_num_batched_tokens=int(self.found.settings["max_num_batched_tokens"]),
+            capture_rule=self.capture_rule,
+        )
+
+    @property
+    def capture_rule(self) -> CaptureRule:
+        row = find_row(_catalogue(), CARDS[self.record["gpu"]])
+        return capture_rule(
+            read_quantization(config_of(self.record)),
+            engine_version=parse_version(self.record["engine_version"]) or NEWEST_KNOWN,
+            compute_capability=row.compute_capability if row else None,
         )
 
     @property
@@ -127,6 +140,7 @@ class Comparison:
             max_num_batched_tokens=int(settings["max_num_batched_tokens"]),
             tensor_parallel_size=self.record["tp"],
             dtype="bfloat16",
+            capture_rule=self.capture_rule,
         )
         return split_bytes(read_architecture(config_of(self.record)), batch) / GIB
 

@@ -13,6 +13,7 @@ Everything else is counted from tensors, or is a figure of the device.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmservice_operator.perfmodel.capture import CaptureRule
 from llmservice_operator.perfmodel.memory import Batch, capture_counts
 
 MIB_A_GIB = 1024.0
@@ -33,6 +34,7 @@ class Sample:
     """What FlashAttention gathers its splits in."""
     max_num_seqs: int
     max_num_batched_tokens: int
+    capture_rule: CaptureRule
 
     @property
     def group(self) -> tuple[bool, bool, bool]:
@@ -48,6 +50,7 @@ class Sample:
                 max_num_batched_tokens=self.max_num_batched_tokens,
                 tensor_parallel_size=self.ranks,
                 dtype="bfloat16",
+                capture_rule=self.capture_rule,
             )
         )
 
