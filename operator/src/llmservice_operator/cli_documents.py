@@ -19,6 +19,8 @@ from llmservice_operator.perfmodel.accelerators import (
 
 CONFIG_KEY, QUANT_KEY, CATALOGUE_KEY = "config.json", "hf_quant_config.json", "accelerators.yaml"
 LARGEST_FILE_BYTES = 16 << 20
+LARGEST_CONFIG_CHARACTERS = 4 << 20
+"""Of one config.json, as the hub client has it: read, it takes some thirty times as much."""
 LARGEST_DOCUMENT_VALUES = 250_000
 """Values of a file with all its aliases unfolded: a few lines of nested ones unfold to billions."""
 
@@ -142,10 +144,19 @@ def json_object(text: Any, what: str) -> dict[str, Any]:
     """The JSON object of a text."""
     if not isinstance(text, str):
         raise InvalidInputError(f"{what} is {_named(text)}; JSON as a text is expected")
+    if len(text) > LARGEST_CONFIG_CHARACTERS:
+        raise InvalidInputError(
+            f"{what} has {len(text):,} characters; at most {LARGEST_CONFIG_CHARACTERS:,} are read: "
+            "is it the right file?"
+        )
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise InvalidInputError(f"{what} is no JSON: {error}") from error
+    except ValueError as error:  # the interpreter's own bound
+        raise InvalidInputError(
+            f"{what} has a number of thousands of digits; is it the right file?"
+        ) from error
     except RecursionError as error:
         raise InvalidInputError(f"{what} is no JSON that can be read: it is nested too deeply") from error
     if not isinstance(values, dict):

@@ -110,6 +110,7 @@ def test_tied_embeddings_are_there_once() -> None:
         ({"layer_types": ["mystery"] * 30}, "layer_types"),
         ({"layer_types": "full_attention"}, "layer_types"),
         ({"rope_scaling": [1]}, "rope_scaling"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 1e308}}, "rope_scaling.factor"),
         ({"num_experts": 8, "num_experts_per_tok": 9}, "num_experts_per_tok"),
         ({"compress_ratios": [0, 4]}, "compress_ratios"),
         ({"hybrid_override_pattern": "MX"}, "hybrid_override_pattern"),

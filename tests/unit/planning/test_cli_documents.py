@@ -62,6 +62,11 @@ def test_a_file_is_refused_in_words(
         ("{1: 2, a: b}", "has no key config.json; it has 1, a"),
         ("{config.json: 5}", "config.json is int; JSON as a text is expected"),
         ("{config.json: '" + "[" * 100_000 + "'}", "it is nested too deeply"),
+        ('{config.json: \'{"hidden_size": ' + "9" * 5000 + "}'}", "has a number of thousands of digits"),
+        (
+            "{config.json: '" + " " * (4 << 20) + "{}'}",
+            "has 4,194,306 characters; at most 4,194,304 are read",
+        ),
     ],
 )
 def test_a_config_map_is_refused_in_words(

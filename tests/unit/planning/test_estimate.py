@@ -496,3 +496,9 @@ def test_states_need_no_blocks_of_their_own_without_full_graphs() -> None:
 
     assert any("blocks of states" in each for each in estimated(model, *flags).warnings)
     assert estimated(model, *flags, "compilation_config.cudagraph_mode=PIECEWISE").fits
+
+
+def test_no_length_is_offered_where_not_one_block_fits() -> None:
+    warnings = estimated(LLAMA_8B, "num_gpu_blocks_override=1").warnings
+
+    assert any("not one block of tokens fits" in each for each in warnings)

@@ -9,7 +9,12 @@ from typing import Any
 
 from llmservice_operator.perfmodel.attention import read_full_heads, read_heads
 from llmservice_operator.perfmodel.compressed_attention import hashed_weights
-from llmservice_operator.perfmodel.config_reader import MAX_LAYERS, ConfigError, ConfigReader
+from llmservice_operator.perfmodel.config_reader import (
+    LARGEST_DIMENSION,
+    MAX_LAYERS,
+    ConfigError,
+    ConfigReader,
+)
 from llmservice_operator.perfmodel.feed_forward import (
     FeedForward,
     normalises_by_root,
@@ -213,7 +218,10 @@ def read_max_model_len(text: ConfigReader) -> int:
     if scaling is None or scaling.text("rope_type", "type") != "yarn":
         return longest
     original = scaling.integer("original_max_position_embeddings", default=longest)
-    return max(longest, int(original * scaling.number("factor", 1.0)))
+    stretched = original * scaling.number("factor", 1.0)
+    if stretched >= LARGEST_DIMENSION:
+        raise scaling.error("factor", f"it makes a context of {stretched:.3g} tokens; below 2^31 is expected")
+    return max(longest, int(stretched))
 
 
 def _dtype(root: ConfigReader, text: ConfigReader) -> str:

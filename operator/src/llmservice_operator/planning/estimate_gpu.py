@@ -62,7 +62,7 @@ def _memory(trial: Trial) -> dict[str, int]:
 
 def _kv_cache(trial: Trial) -> dict[str, Any]:
     length = trial.length or 1
-    concurrency = trial.blocks / trial.blocks_per_request(length)
+    concurrency = trial.layout.concurrency(trial.blocks, trial.rank_tokens(length))
     return {
         "tokens": int(concurrency * length),
         "blocks": trial.blocks,
@@ -199,7 +199,8 @@ def _pool_too_small(trial: Trial) -> Problem | None:
     longest = trial.longest_request(length)
     return Problem(
         text=f"one request of {tokens(length)} needs {gib(needed)} of KV cache and {gib(available)} are left: "
-        f"{gib(needed - available)} short; max_model_len of {longest:,} fits",
+        f"{gib(needed - available)} short; "
+        + (f"max_model_len of {longest:,} fits" if longest > 0 else "not one block of tokens fits"),
         shortfall_bytes=needed - available,
     )
 
