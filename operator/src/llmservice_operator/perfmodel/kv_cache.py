@@ -114,14 +114,18 @@ class CacheLayout:
         return max(0, available_bytes) // self.bytes_per_block
 
     def max_concurrency(self, available_bytes: int, tokens: int) -> float:
-        """Requests of this length that a pool holds, as the engine prints it."""
-        blocks = self.blocks_per_request(tokens)
+        """Requests of this length that a pool of so many bytes holds, as the engine prints it."""
+        return self.concurrency(self.blocks(available_bytes), tokens)
+
+    def concurrency(self, blocks: int, tokens: int) -> float:
+        """The same of a pool of so many blocks."""
+        request = self.blocks_per_request(tokens)
         first = self.groups[0].page_bytes
         if first and self.settings.engine_version < _OVERLAPS_FROM:
             # It divided the groups' bytes by the first group's page (`get_max_concurrency_for_kv_cache_config`).
             used = sum(self._group_blocks(group, tokens) * group.page_bytes for group in self.groups)
-            blocks = ceil_div(used, first)
-        return self.blocks(available_bytes) / blocks
+            request = ceil_div(used, first)
+        return blocks / request
 
     def longest_request(self, available_bytes: int, limit: int) -> int:
         """The longest request, at most `limit`, that a pool serves; 0 if not even one token."""
