@@ -115,22 +115,32 @@ class HttpEngineClient:
         """See EngineClient.report."""
         if self._session is None:
             raise EngineUnreachableError("the engine client is not open")
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            async with self._session.get(f"http://{address}/report", allow_redirects=False) as response:
-                if response.status != 200:
-                    raise EngineUnreachableError(f"{address}/report answered {response.status}")
-                body = bytearray()
-                async for chunk in response.content.iter_chunked(16 * 1024):
-                    body += chunk
-                    if len(body) > _MAX_REPORT_BYTES:
-                        raise EngineUnreachableError(
-                            f"{address}/report is longer than {_MAX_REPORT_BYTES} bytes"
-                        )
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            words = str(error) or type(error).__name__
-            raise EngineUnreachableError(f"{address}/report: {words}") from error
-        return parse_report(bytes(body))
+        return parse_report(
+            await bounded_body(self._session, host, port, "/report", most_bytes=_MAX_REPORT_BYTES)
+        )
+
+
+async def bounded_body(
+    session: aiohttp.ClientSession, host: str, port: int, path: str, *, most_bytes: int
+) -> bytes:
+    """The body that a pod answers to a GET of this path; no more of it is taken in than `most_bytes`.
+
+    Raises EngineUnreachableError for another status than 200, a longer body, and whatever goes wrong underneath.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        async with session.get(f"http://{address}{path}", allow_redirects=False) as response:
+            if response.status != 200:
+                raise EngineUnreachableError(f"{address}{path} answered {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > most_bytes:
+                    raise EngineUnreachableError(f"{address}{path} is longer than {most_bytes} bytes")
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        words = str(error) or type(error).__name__
+        raise EngineUnreachableError(f"{address}{path}: {words}") from error
+    return bytes(body)
 
 
 def parse_report(body: bytes | str) -> EngineReport:

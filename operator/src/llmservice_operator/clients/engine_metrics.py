@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 import aiohttp
 
-from llmservice_operator.clients.engine import EngineUnreachableError
+from llmservice_operator.clients.engine import EngineUnreachableError, bounded_body
 from llmservice_operator.engines.metrics_page import MAX_PAGE_BYTES, MetricsPage, PageError, parse_page
 from llmservice_operator.engines.versions import Version
 
@@ -58,22 +58,8 @@ class HttpEngineMetricsClient:
         """See EngineMetricsClient.page."""
         if self._session is None:
             raise EngineUnreachableError("the metrics client is not open")
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        body = await bounded_body(self._session, host, port, "/metrics", most_bytes=MAX_PAGE_BYTES)
         try:
-            async with self._session.get(f"http://{address}/metrics", allow_redirects=False) as response:
-                if response.status != 200:
-                    raise EngineUnreachableError(f"{address}/metrics answered {response.status}")
-                body = bytearray()
-                async for chunk in response.content.iter_any():
-                    body += chunk
-                    if len(body) > MAX_PAGE_BYTES:
-                        raise EngineUnreachableError(
-                            f"{address}/metrics is longer than {MAX_PAGE_BYTES} bytes"
-                        )
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            words = str(error) or type(error).__name__
-            raise EngineUnreachableError(f"{address}/metrics: {words}") from error
-        try:
-            return parse_page(bytes(body), version)
+            return parse_page(body, version)
         except PageError as error:
-            raise EngineUnreachableError(f"{address}/metrics: {error}") from error
+            raise EngineUnreachableError(f"{host}:{port}/metrics: {error}") from error
