@@ -38,7 +38,7 @@ def test_steps_of_load_are_held() -> None:
 
 def test_it_takes_little_more_than_the_load_needs() -> None:
     """At 85 % the steps need 2, 4, 6, 4 and 1 replicas: 3.4 in the mean, were each known to the second beforehand."""
-    assert run().mean_replicas <= 1.35 * 3.4
+    assert run().mean_replicas <= 1.4 * 3.4
 
 
 def test_it_comes_down_to_what_the_load_needs() -> None:

@@ -221,7 +221,7 @@ def test_the_correction_is_bounded() -> None:
     for tick in range(500):
         state = decide(given, state, NOW + 5 * tick).state
 
-    assert 0.3 <= state.correction <= 1.0
+    assert 0.5 <= state.correction <= 1.0
 
 
 # ── floors ──
@@ -283,21 +283,42 @@ def test_a_load_that_was_low_for_long_enough_takes_one() -> None:
     assert (decision.desired, decision.ruling) == (2, "scale-in")
 
 
-def test_the_load_must_have_been_low_for_one_and_a_half_starts() -> None:
+def test_the_load_must_have_been_low_for_two_minutes() -> None:
     state, now = decide(inputs(signals=signals(5.0)), watched(), NOW).state, NOW
     while (decision := decide(low(), state, now)).desired == 3:
         state, now = decision.state, now + 5
 
-    assert now - NOW == pytest.approx(150.0, abs=10)
+    assert now - NOW == pytest.approx(120.0, abs=10)
 
 
-def test_slow_starts_make_it_wait_longer() -> None:
+def test_slow_starts_make_it_wait_for_as_long_as_one_takes() -> None:
     given = replace(low(), fleet=fleet(recent_starts=(300.0, 300.0)))
     state, now = decide(replace(given, signals=signals(5.0)), watched(), NOW).state, NOW
     while (decision := decide(given, state, now)).desired == 3:
         state, now = decision.state, now + 5
 
-    assert now - NOW == pytest.approx(450.0, abs=10)
+    assert now - NOW == pytest.approx(300.0, abs=10)
+
+
+def test_a_scale_in_that_was_undone_makes_the_next_wait_twice_as_long() -> None:
+    first = settled(low(), watched())
+    given, at = inputs(signals=signals(5.0), fleet=fleet(2)), first.state.at + 65
+    undone = decide(given, replace(first.state, at=at - 5), at)
+    state, now = replace(undone.state, ready=3), at
+    while (decision := decide(low(), state, now)).desired == 3:
+        state, now = decision.state, now + 5
+
+    assert undone.desired == 3
+    assert now - at == pytest.approx(240.0, abs=10)
+
+
+def test_caution_goes_again_in_two_hours() -> None:
+    state, now = watched(caution=4.0), NOW
+    for _ in range(1440):
+        now += 5
+        state = decide(inputs(), state, now).state
+
+    assert state.caution == pytest.approx(1.0 + 3.0 / math.e, rel=0.01)
 
 
 def test_after_a_scale_in_a_minute_passes_before_the_next() -> None:
@@ -415,7 +436,7 @@ def test_a_large_fleet_goes_down_by_a_quarter() -> None:
 
 def test_the_first_decision_never_takes_a_replica() -> None:
     state, now = ScalerState(), NOW
-    while now < NOW + 140:
+    while now < NOW + 115:
         decision = decide(low(), state, now)
         state, now = decision.state, now + 5
 
@@ -428,7 +449,7 @@ def test_after_a_gap_or_a_jump_of_the_clock_watching_begins_anew(jump: float) ->
     now = ready_to_go_in.at + jump
     decisions = []
     state = ready_to_go_in
-    for tick in range(28):
+    for tick in range(23):
         decision = decide(low(), state, now + 5 * tick)
         decisions.append(decision.desired)
         state = decision.state

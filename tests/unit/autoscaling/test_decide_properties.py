@@ -52,6 +52,8 @@ any_state = st.builds(
     out_since=times,
     out_base=st.integers(0, 12),
     in_at=times,
+    queueing_since=st.one_of(st.just(0.0), times),
+    caution=st.floats(1, 10),
 )
 
 
@@ -78,7 +80,7 @@ def test_a_decision_is_within_its_bounds(given_inputs: Inputs, state: ScalerStat
     decision = decide(given_inputs, state, NOW)
 
     assert given_inputs.min_replicas <= decision.desired <= given_inputs.max_replicas
-    assert 0.3 <= decision.correction <= 2.0
+    assert 0.5 <= decision.correction <= 2.0
 
 
 @steady

@@ -4,7 +4,8 @@ Four kinds of evidence, each over one window in which the number of ready replic
 
 - *Missed*: the objectives are missed while each replica serves x requests a second. The capacity is below x: what a
   saturated replica gets done is above what it gets done within its objectives, so this bound holds while a queue drains
-  too, and does not fall further with it.
+  too, and does not fall further with it. Replicas must have been busy for the whole window: of a burst between pauses
+  the mean says nothing.
 - *Held*: the objectives are kept at more than the capacity is thought to be. It is that much.
 - *Faster*: tokens come faster than the model says for the batch that runs. Prompts between them can only make it
   slower, so this is proof of a slow model; the opposite is none.
@@ -28,9 +29,11 @@ _RISE = 0.2
 """Of the way up, a window."""
 _HELD_RATIO = 0.9
 """A p95 at this share of its objective is kept with room."""
-_BUSY_SHARE = 0.3
+_IDLE_SHARE = 0.3
 """Missed below this share of the capacity, with no queue: more replicas would not help."""
-_FORGET_SECONDS = 6 * 3600.0
+_BUSY_SHARE = 0.6
+"""Missed below this share, with a queue that comes and goes: a burst, of which the mean of a window tells nothing."""
+_FORGET_SECONDS = 3 * 3600.0
 _FASTER = 1.05
 """Within 5 % is noise."""
 
@@ -47,8 +50,8 @@ class Correction:
     """False: the objectives are missed, but not for load."""
 
 
-def correct(view: View, state: ScalerState) -> Correction:
-    """The correction after this look."""
+def correct(view: View, state: ScalerState, *, elapsed_seconds: float) -> Correction:
+    """The correction after this look, so long after the last one."""
     factor, policy = state.correction, view.inputs.policy
     factor = min(policy.most_correction, max(policy.least_correction, factor))
     reason = _unusable(view, state)
@@ -57,9 +60,12 @@ def correct(view: View, state: ScalerState) -> Correction:
     ratio, model = view.latency_ratio or 0.0, view.capacity.requests_per_second
     surely, served = served_per_replica(view)
     if ratio > 1.0:
-        if not view.is_queueing and served < _BUSY_SHARE * factor * model:
+        if not view.is_queueing and served < _IDLE_SHARE * factor * model:
             words = f"p95 is {ratio:.2f} of its objective at {served:.2f} requests/s a replica: not for load"
             return Correction(factor, state.corrected_at, words, is_load=False)
+        if not view.is_saturated(state) and served < _BUSY_SHARE * factor * model:
+            words = f"p95 is {ratio:.2f} of its objective, for a burst"
+            return Correction(factor, state.corrected_at, words)
         bound = max(_MOST_FALL * factor, _UNDER * served / model, policy.least_correction)
         if bound < factor:
             words = f"p95 is {ratio:.2f} of its objective at {served:.2f} requests/s a replica"
@@ -71,7 +77,7 @@ def correct(view: View, state: ScalerState) -> Correction:
         words = f"p95 is {ratio:.2f} of its objective at {surely:.2f} requests/s a replica"
         return Correction(factor + _RISE * (shown - factor), view.now, words)
     if factor < 1.0:
-        share = min(1.0, max(0.0, view.now - state.at) / _FORGET_SECONDS)
+        share = min(1.0, max(0.0, elapsed_seconds) / _FORGET_SECONDS)
         return Correction(factor + (1.0 - factor) * share, state.corrected_at, "no evidence")
     return Correction(factor, state.corrected_at, "no evidence")
 

@@ -28,14 +28,17 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
     `now`: seconds since the Unix epoch. The same arguments give the same decision. Nothing is raised for inputs that
     cannot be meant: the decision holds what there is and says what is wrong.
     """
-    state = _continued(inputs, state, now)
+    before, state = state, _continued(inputs, state, now)
     if problems := inputs.problems():
         return _held(inputs, _distrusted(state, now), "input", problems[0], problems=problems)
     if inputs.other_writer:
         words = f"{inputs.other_writer} writes the number of replicas too; it is left alone"
         return replace(_held(inputs, _distrusted(state, now), "other-writer", words), is_written=False)
     view = look(inputs, state, now)
-    correction = correct(view, state)
+    state = replace(state, queueing_since=(state.queueing_since or now) if view.is_queueing else 0.0)
+    watched = state.watched_since == before.watched_since
+    elapsed_seconds = now - before.at if watched else 0.0
+    correction = correct(view, state, elapsed_seconds=elapsed_seconds)
     rates = needs.remember_rate(view, state)
     steps = _needs(view, state, correction, rates)
     needed_after = _needed_after_scale_in(view, correction, steps)
@@ -46,6 +49,7 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
         rates=rates,
         mix=view.mix if inputs.signals.input_tokens_mean.is_trusted else state.mix,
         peaks=remember_peak(view, state, needed_after),
+        caution=1.0 + (state.caution - 1.0) * max(0.0, 1.0 - elapsed_seconds / inputs.policy.caution_seconds),
     )
     choice = _choose(view, state, correction, steps)
     choice = _limited(view, state, choice)
@@ -55,7 +59,7 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
         ruling=choice.ruling,
         reason=choice.reason,
         steps=(*steps, *choice.steps),
-        state=_paced(inputs, state, choice.replicas, now),
+        state=_paced(view, state, choice.replicas),
         capacity_requests_per_second=view.capacity.requests_per_second,
         correction=correction.factor,
         start_seconds=view.start_seconds,
@@ -185,6 +189,7 @@ def _continued(inputs: Inputs, state: ScalerState, now: float) -> ScalerState:
             _distrusted(state, now),
             rates=(),
             ready_since=now,
+            queueing_since=0.0,
             out_since=min(state.out_since, now),
             in_at=min(state.in_at, now),
             corrected_at=min(state.corrected_at, now),
@@ -199,13 +204,20 @@ def _distrusted(state: ScalerState, now: float) -> ScalerState:
     return replace(state, watched_since=now, peaks=())
 
 
-def _paced(inputs: Inputs, state: ScalerState, desired: int, now: float) -> ScalerState:
-    """The state after the decision: when the period that limits the pace began, and when replicas were last taken."""
-    wanted = inputs.fleet.wanted
+def _paced(view: View, state: ScalerState, desired: int) -> ScalerState:
+    """The state after the decision: when the period that limits the pace began, and when replicas were last taken.
+
+    A scale-in that is undone within two of its windows was one too many: the next takes twice the time.
+    """
+    wanted, policy, now = view.inputs.fleet.wanted, view.inputs.policy, view.now
     if desired < wanted:
         return replace(state, in_at=now)
-    if desired > wanted and not _is_in_period(state, inputs.policy.scale_out_period_seconds, now):
-        return replace(state, out_since=now, out_base=wanted)
+    if desired == wanted:
+        return state
+    if state.in_at and now - state.in_at < 2.0 * view.stabilization_seconds:
+        state = replace(state, in_at=0.0, caution=min(policy.most_caution, 2.0 * state.caution))
+    if not _is_in_period(state, policy.scale_out_period_seconds, now):
+        state = replace(state, out_since=now, out_base=wanted)
     return state
 
 

@@ -45,13 +45,17 @@ class ScalingPolicy:
     """Of the replicas at once; always one at least."""
     scale_in_period_seconds: float = 60.0
     """Between two scale-ins: the window in which the first shows in the latency."""
-    stabilization_starts: float = 1.5
+    stabilization_starts: float = 1.0
     """The load must have been low for so many start times: what is given up takes one to come back."""
     least_stabilization_seconds: float = 120.0
     most_stabilization_seconds: float = 600.0
+    most_caution: float = 6.0
+    """What scale-ins that were undone make of that time: each doubles it, up to this."""
+    caution_seconds: float = 7200.0
+    """In which the caution goes again."""
     least_samples: int = 20
     """A p95 of fewer is a maximum."""
-    least_correction: float = 0.3
+    least_correction: float = 0.5
     most_correction: float = 2.0
     """Bounds of what is observed over what the capacity model says."""
     gap_seconds: float = 60.0
@@ -75,6 +79,8 @@ class ScalingPolicy:
             for low, high in _ORDERED
             if getattr(self, low) > getattr(self, high)
         ]
+        if self.most_caution < 1:
+            found.append(f"most_caution is {self.most_caution}; at least 1 is expected")
         if not self.least_correction <= 1 <= self.most_correction:
             found.append("least_correction and most_correction must have 1 between them")
         return tuple(found)

@@ -28,6 +28,8 @@ class ScalerState:
     ready: int = 0
     ready_since: float = 0.0
     """Since when so many replicas are ready: a window of latency must not mix two fleets."""
+    queueing_since: float = 0.0
+    """Since when requests queue without a break; 0: they don't."""
     peaks: tuple[tuple[float, float], ...] = ()
     """(time, replicas needed) of the highest needs not yet out of the stabilisation window, falling."""
     rates: tuple[tuple[float, float], ...] = ()
@@ -37,6 +39,8 @@ class ScalerState:
     out_base: int = 0
     in_at: float = 0.0
     """Of the last scale-in."""
+    caution: float = 1.0
+    """How many times as long as usual the load must have been low: scale-ins were undone."""
     mix: LengthMix | None = None
     """Lengths when there last was traffic."""
 
@@ -49,10 +53,12 @@ class ScalerState:
             "correction": round(self.correction, 4),
             "correctedAt": round(self.corrected_at, 1),
             "ready": [self.ready, round(self.ready_since, 1)],
+            "queueingSince": round(self.queueing_since, 1),
             "peaks": [[round(at, 1), round(value, 3)] for at, value in self.peaks],
             "rates": [[round(at, 1), round(value, 4)] for at, value in self.rates],
             "out": [round(self.out_since, 1), self.out_base],
             "inAt": round(self.in_at, 1),
+            "caution": round(self.caution, 3),
             "mix": None
             if self.mix is None
             else [
@@ -75,11 +81,13 @@ def read_state(data: Any) -> ScalerState:
         corrected_at=_number(data.get("correctedAt"), _LARGEST_TIME),
         ready=int(ready[0]),
         ready_since=ready[1],
+        queueing_since=_number(data.get("queueingSince"), _LARGEST_TIME),
         peaks=_pairs(data.get("peaks"), MOST_PEAKS),
         rates=_pairs(data.get("rates"), MOST_RATES),
         out_since=out[0],
         out_base=int(min(out[1], _LARGEST_COUNT)),
         in_at=_number(data.get("inAt"), _LARGEST_TIME),
+        caution=max(1.0, _number(data.get("caution"), _LARGEST_COUNT)),
         mix=_mix(data.get("mix")),
     )
     # Without the time of the last decision nothing else can be put into time.

@@ -47,14 +47,20 @@ class View:
     def is_settled(self, state: ScalerState) -> bool:
         """Whether latency and throughput tell of the ready replicas that there are now.
 
-        A request that ends now began a request's duration ago, under what there was then. A queue tells at once: while
-        there is one, replicas do all that they can.
+        A request that ends now began a request's duration ago, under what there was then. A queue that has lasted for
+        the window tells at once: replicas did all that they could.
         """
-        signals = self.inputs.signals
-        duration_seconds = self.mix.output_tokens * signals.itl_mean_seconds.or_zero()
-        settling = 0.0 if self.is_queueing else min(duration_seconds, _LONGEST_SECONDS)
         is_same = self.inputs.fleet.ready == state.ready
-        return is_same and self.now - state.ready_since >= WINDOWS.latency_seconds + settling
+        since = self.now - state.ready_since
+        if not is_same or since < WINDOWS.latency_seconds:
+            return False
+        duration_seconds = self.mix.output_tokens * self.inputs.signals.itl_mean_seconds.or_zero()
+        settling = min(duration_seconds, _LONGEST_SECONDS)
+        return self.is_saturated(state) or since >= WINDOWS.latency_seconds + settling
+
+    def is_saturated(self, state: ScalerState) -> bool:
+        """Whether requests queued for the whole window, so that what was done in it is all that could be done."""
+        return bool(state.queueing_since) and self.now - state.queueing_since >= WINDOWS.latency_seconds
 
     def usable(self, correction: float) -> float:
         """Requests a second of one replica within the objectives, as corrected."""
@@ -77,11 +83,11 @@ def look(inputs: Inputs, state: ScalerState, now: float) -> View:
         capacity=inputs.capacity.capacity(mix),
         latency_ratio=_latency_ratio(inputs),
         queue=queue,
-        # Little: a queue of load x seconds is a wait of so many seconds.
         is_queueing=queue > max(1.0, _QUEUE_OF_REPLICA * inputs.fleet.ready),
         patience_seconds=max(_LEAST_PATIENCE_SECONDS, limit_seconds),
         start_seconds=start_seconds,
-        stabilization_seconds=min(
+        stabilization_seconds=min(policy.most_caution, state.caution)
+        * min(
             policy.most_stabilization_seconds,
             max(policy.least_stabilization_seconds, policy.stabilization_starts * start_seconds),
         ),
