@@ -43,6 +43,8 @@ def row(name: str) -> Any:
         ("nvidia.com/mig-1g.10gb.me", "1g.10gb"),
         ("nvidia.com/gpu", "None"),
         ("nvidia.com/mig-big", "None"),
+        ("nvidia.com/mig-0g.0gb", "None"),
+        ("nvidia.com/mig-1g.0gb", "None"),
     ],
 )
 def test_a_profile_is_read_from_the_resources_name(resource: str, profile: str) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from unit.perfmodel.samples import on, planned, refused
+from llmservice_operator.planning.plan import make_plan
+from llmservice_operator.planning.types import Plan, Refusal
+from unit.perfmodel.samples import inputs_for, on, planned, refused
 
 LLAMA_8B = "meta-llama--Meta-Llama-3.1-8B"
 GEMMA = "google--gemma-4-26B-A4B"
@@ -49,3 +51,20 @@ def test_a_value_that_is_none_is_refused_by_name() -> None:
     refusal = refused(LLAMA_8B, spec)
 
     assert (refusal.reason, "max_cudagraph_capture_size" in refusal.message) == ("InvalidSpec", True)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"cpu-offload-gb": "1e400"},
+        {"enable-lora": "true", "max-loras": "\N{SUPERSCRIPT TWO}"},
+        {"enable-lora": "true", "max-lora-rank": "9" * 4000},
+        {"speculative-config": "[" * 4000},
+        {"limit-mm-per-prompt": "[" * 4000},
+    ],
+)
+def test_values_that_no_engine_takes_stop_no_plan(args: dict[str, Any]) -> None:
+    """The engine refuses them at its start; the operator goes on planning others."""
+    result = make_plan(inputs_for(LLAMA_8B, on("nvidia-h200", engine={"args": args})))
+
+    assert isinstance(result, Plan | Refusal)

@@ -1,6 +1,7 @@
 """What is asked for, in the engine's terms: spec and config.json read once, before anything is chosen."""
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,7 +196,7 @@ def _draft_method(args: dict[str, str]) -> str:
         return said
     try:
         values: Any = json.loads(args.get("speculative-config", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(values.get("method", "")) if isinstance(values, dict) else ""
 
@@ -204,17 +205,22 @@ def _no_images(limit: str) -> bool:
     """Whether `--limit-mm-per-prompt` allows no item of any kind that it names."""
     try:
         values: Any = json.loads(limit) if limit else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(values, dict) and bool(values) and not any(values.values())
 
 
+_MOST_DIGITS = 9
+"""Of a whole number among the user's flags; the engine takes none that is longer."""
+
+
 def _whole(text: str | None, default: int) -> int:
-    return int(text) if text and text.isdigit() else default
+    return int(text) if text and text.isdecimal() and len(text) <= _MOST_DIGITS else default
 
 
 def _decimal(text: str | None) -> float:
     try:
-        return max(0.0, float(text)) if text else 0.0
+        number = float(text) if text else 0.0
     except ValueError:
         return 0.0
+    return number if 0.0 < number < math.inf else 0.0

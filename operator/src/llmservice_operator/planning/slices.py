@@ -15,8 +15,8 @@ from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 GIB = 1 << 30
 MIB = 1 << 20
 
-_RESOURCE = re.compile(r"[^/]+/mig-(\d+)g\.(\d+)gb(?:\..+)?")
-_PRODUCT = re.compile(r"(.+)-MIG-(\d+)g\.(\d+)gb(?:\..+)?")
+_RESOURCE = re.compile(r"[^/]+/mig-([1-9]\d?)g\.([1-9]\d{0,3})gb(?:\..+)?")
+_PRODUCT = re.compile(r"(.+)-MIG-([1-9]\d?)g\.([1-9]\d{0,3})gb(?:\..+)?")
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 
