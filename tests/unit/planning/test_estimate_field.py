@@ -80,7 +80,7 @@ def test_two_public_starts_of_compressed_attention_come_back() -> None:
     assert (refused.fits, served.fits) == (False, True)
     assert abs(refused.memory.kv_cache_bytes / 2**30 - 5.44) < 0.6
     assert abs(served.memory.kv_cache_bytes / 2**30 - 7.7) < 0.6
-    assert "two public starts alone" in "; ".join(served.warnings)
+    assert "four public starts alone" in "; ".join(served.warnings)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def field_warnings(trial: Trial) -> list[str]:
     if has_compressed_attention(trial.model):
         found.append(
             f"compressed attention: what {trial.batch.max_num_batched_tokens:,} tokens of a forward pass take is known "
-            "from two public starts alone; --kv-cache-memory-bytes makes it certain"
+            "from four public starts alone; --kv-cache-memory-bytes makes it certain"
         )
     return found
 
