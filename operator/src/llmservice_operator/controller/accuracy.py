@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from llmservice_operator.api.conditions import Reason
 from llmservice_operator.api.status import EngineStatus, MemoryComparison
+from llmservice_operator.perfmodel.memory import GIB
 from llmservice_operator.planning.types import Plan
-
-GIB = 1 << 30
+from llmservice_operator.planning.words import gib
 
 REPORTED_TERMS: Mapping[str, str] = {
     "weights": "weightsBytes",
@@ -124,7 +124,7 @@ def finding(engine: EngineStatus | None, plan: Plan, revision: str) -> Finding:
         return Finding(
             reason=Reason.WITHIN_TOLERANCE,
             accurate=True,
-            message=f"KV cache {_gib(kv_cache.actual_bytes)}, planned {_gib(kv_cache.planned_bytes or 0)}; "
+            message=f"KV cache {gib(kv_cache.actual_bytes)}, planned {gib(kv_cache.planned_bytes or 0)}; "
             "every term that the engine reports is as planned",
         )
     worst = min(off, key=lambda each: (each.order, -each.excess))
@@ -163,7 +163,7 @@ def _off(row: MemoryComparison, plan: Plan, margin: int) -> _Off | None:
     distance, allowed = abs(planned - actual), tolerance.bytes_of(actual)
     if distance <= allowed:
         return None
-    words = f"planned {_gib(planned)}, the engine has {_gib(actual)} ({_signed(actual - planned, planned)})"
+    words = f"planned {gib(planned)}, the engine has {gib(actual)} ({_signed(actual - planned, planned)})"
     if row.name == "total":
         message = (
             f"accelerator memory: {words}: this is not the card that the catalogue's row {plan.accelerator.name} "
@@ -173,40 +173,36 @@ def _off(row: MemoryComparison, plan: Plan, margin: int) -> _Off | None:
             order=0,
             excess=distance / allowed,
             reason=Reason.ACCELERATOR_DIFFERS,
-            short=f"total {_gib(actual - planned)}",
+            short=f"total {gib(actual - planned)}",
             message=message,
         )
     return _Off(
         order=2,
         excess=distance / allowed,
         reason=Reason.MEMORY_DIFFERS,
-        short=f"{row.name} {'+' if actual > planned else ''}{_gib(actual - planned)}",
+        short=f"{row.name} {'+' if actual > planned else ''}{gib(actual - planned)}",
         message=f"{row.name}: {words}",
     )
 
 
 def _off_kv_cache(planned: int, actual: int, margin: int) -> _Off | None:
-    words = f"KV cache: planned {_gib(planned)}, the engine has {_gib(actual)} ({_signed(actual - planned, planned)})"
+    words = f"KV cache: planned {gib(planned)}, the engine has {gib(actual)} ({_signed(actual - planned, planned)})"
     if planned > actual:
         distance, allowed = planned - actual, KV_CACHE_LESS.bytes_of(actual)
         reason, order = Reason.KV_CACHE_OVER_PROMISED, 1
     else:
         distance, allowed = actual - planned - margin, KV_CACHE_MORE.bytes_of(actual)
         reason, order = Reason.MEMORY_LEFT_UNUSED, 3
-        words += f", of which the plan's margin is {_gib(margin)}"
+        words += f", of which the plan's margin is {gib(margin)}"
     if distance <= allowed:
         return None
     return _Off(
         order=order,
         excess=distance / allowed,
         reason=reason,
-        short=f"KV cache {'+' if actual > planned else ''}{_gib(actual - planned)}",
+        short=f"KV cache {'+' if actual > planned else ''}{gib(actual - planned)}",
         message=words,
     )
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / GIB:.2f} GiB"
 
 
 def _signed(change: int, planned: int) -> str:

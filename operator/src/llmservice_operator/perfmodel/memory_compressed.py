@@ -1,9 +1,8 @@
 """Peak of one forward pass of compressed attention (DeepSeek-V4), beside the weights."""
 
-from llmservice_operator.perfmodel.memory_types import Batch
+from llmservice_operator.perfmodel.memory_types import MIB, Batch
 from llmservice_operator.perfmodel.shapes import Architecture, AttentionCache
 
-MIB = 2**20
 TOKEN_MIB = 0.55
 """A token of a batch, so that two public starts of DeepSeek-V4-Flash come back within 0.6 GiB: 5.44 GiB left on 0.22
 and two GH200 at 16,384 tokens, some 7.7 on 0.26 and two H20 at 8,192. Two on 0.25 and eight B200 had some 4 % less than

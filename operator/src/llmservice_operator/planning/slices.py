@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-
-GIB = 1 << 30
-MIB = 1 << 20
+from llmservice_operator.perfmodel.memory import GIB, MIB
 
 _RESOURCE = re.compile(r"[^/]+/mig-([1-9]\d?)g\.([1-9]\d{0,3})gb(?:\..+)?")
 _PRODUCT = re.compile(r"(.+)-MIG-([1-9]\d?)g\.([1-9]\d{0,3})gb(?:\..+)?")
