@@ -47,6 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _width(text: str) -> int:
-    if not text.isdigit() or not NARROWEST <= int(text[:9]) <= 1000:
+    if not text.isdecimal() or not NARROWEST <= int(text[:9]) <= 1000:
         raise argparse.ArgumentTypeError(f"{text}: {NARROWEST} to 1000 columns are expected")
     return int(text)

@@ -347,3 +347,17 @@ def test_each_card_that_cannot_run_is_told_once() -> None:
 
     assert refusal.message.count("nvidia-h100-80gb outside") == 1
     assert refusal.message.count("nvidia-h100-nvl outside") == 1
+
+
+def test_more_pinned_sequences_than_blocks_of_states_are_refused() -> None:
+    """As the estimate of the same flags says: capturing graphs would refuse them."""
+    spec = {
+        "accelerator": {"types": ["nvidia-a30"], "parallelism": {"tensor": 4}},
+        "engine": {"pin": {"maxNumSeqs": 1024}},
+        "workload": {"context": {"max": 32_768}},
+    }
+
+    refusal = refused("nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", spec)
+
+    assert "spec.engine.pin.maxNumSeqs is 1,024" in refusal.message
+    assert "blocks of states" in refusal.message

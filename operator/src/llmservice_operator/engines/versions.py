@@ -183,6 +183,11 @@ def leaves_endpoints_out_of_its_log(version: Version) -> bool:
     return version >= (0, 16, 0)
 
 
+def wants_a_state_for_each_sequence(version: Version) -> bool:
+    """Whether capturing graphs refuses more sequences than the pool has blocks of states (config/compilation.py)."""
+    return version >= (0, 20, 0)
+
+
 def caches_prefixes_of_hybrids(version: Version) -> bool:
     """Whether prefix caching is on by default for models with a state (off in 0.26, on in 0.33)."""
     return version >= (0, 27, 0)

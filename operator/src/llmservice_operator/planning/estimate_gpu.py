@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from llmservice_operator.engines.versions import wants_a_state_for_each_sequence
 from llmservice_operator.perfmodel.formats import why_it_cannot_run
 from llmservice_operator.perfmodel.kv_cache import bytes_per_token
 from llmservice_operator.perfmodel.memory import GIB, context_bytes, outside_bytes, outside_start_bytes
@@ -207,7 +208,9 @@ def _pool_too_small(trial: Trial) -> Problem | None:
 
 def _too_few_states(trial: Trial) -> Problem | None:
     """`max_num_seqs exceeds available Mamba cache blocks` (config/compilation.py): graphs want a state a sequence."""
-    if not trial.model.has_state or not trial.settings.captures.full or trial.settings.version < (0, 20, 0):
+    if not (trial.model.has_state and trial.settings.captures.full):
+        return None
+    if not wants_a_state_for_each_sequence(trial.settings.version):
         return None
     if trial.available <= 0 or trial.settings.max_num_seqs <= trial.blocks:
         return None

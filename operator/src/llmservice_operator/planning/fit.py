@@ -3,7 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 
-from llmservice_operator.engines.versions import caches_prefixes_of_hybrids, gpu_block_size
+from llmservice_operator.engines.versions import (
+    caches_prefixes_of_hybrids,
+    gpu_block_size,
+    wants_a_state_for_each_sequence,
+)
 from llmservice_operator.perfmodel.calibration import Correction, calibrated
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
@@ -278,6 +282,7 @@ def _fit_batch(
     if available < result.available:
         # What a failed start did not have is in no figure of the plan.
         result = replace(result, margin=result.margin + result.available - available)
+    blocked = blocked or _states_pinned_away(case, layout, available)
     longest = longest_context(case, layout, available)
     needed = needed_bytes(case, layout, case.wish.floor)
     if blocked is not None or longest < case.wish.floor:
@@ -369,3 +374,20 @@ def _seqs_for_states(case: Case, layout: CacheLayout, available: int, batch: Bat
     if not states or case.spec.engine.pin.max_num_seqs:
         return batch.max_num_seqs
     return max(1, min(batch.max_num_seqs, layout.blocks(available) // layout.blocks_per_request(1)))
+
+
+def _states_pinned_away(case: Case, layout: CacheLayout, available: int) -> str | None:
+    """Why a pinned max_num_seqs can't run: graphs of a model with states want a block for each sequence."""
+    pinned, args = case.spec.engine.pin.max_num_seqs, case.spec.engine.args
+    blocks = layout.blocks(max(0, available))
+    captured = not case.switches.enforce_eager and not any("compilation" in name for name in args)
+    if not pinned or not case.model.has_state or not captured:
+        return None
+    if not wants_a_state_for_each_sequence(case.version):
+        return None
+    if not 0 < blocks < pinned:  # no block at all is a matter of memory
+        return None
+    return (
+        f"spec.engine.pin.maxNumSeqs is {pinned:,}: it exceeds the {blocks:,} blocks of states that the KV cache has, "
+        f"and graphs can't be captured; at most {blocks:,}"
+    )
