@@ -143,3 +143,14 @@ def test_every_built_in_row_comes_back_from_its_name_alone() -> None:
 def test_a_new_row_must_say_all() -> None:
     with pytest.raises(InvalidInputError, match="row acme-1: memoryGiB is None"):
         with_users_rows((), "rows: [{name: acme-1, costPerHour: 1}]")
+
+
+@pytest.mark.parametrize("field", ["memoryGiB", "bf16FlopsPerSecond", "costPerHour"])
+def test_a_figure_without_end_is_refused_with_what_is_allowed(field: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{field} is .*at most"):
+        with_users_rows(catalogue(), f"rows: [{{name: nvidia-h200, {field}: 1.0e+308}}]")
+
+
+@pytest.mark.parametrize("said", ["H200", "nvidia h200", "NVIDIA-H200", "nvidia-h2OO"])
+def test_a_name_that_is_nearly_a_rows_is_understood(said: str) -> None:
+    assert "nvidia-h200" in similar_names(catalogue(), said)

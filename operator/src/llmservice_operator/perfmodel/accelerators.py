@@ -18,6 +18,8 @@ CPU = "cpu"
 PCIE_BANDWIDTH_BYTES_PER_SECOND = 32e9
 """One direction of 16 lanes of PCIe 4: what is assumed of a card whose row says nothing of its neighbours."""
 
+LARGEST_FIGURE = 1e21
+"""Of a row: a million times the FLOP/s of a card of today, so a slip of the hand."""
 LARGEST_CARD_GIB = 4096.0
 """More than any card has; a larger figure is a typing error."""
 
@@ -177,8 +179,10 @@ def with_memory(row: AcceleratorRow, total_gib: float) -> AcceleratorRow:
 
 
 def similar_names(catalogue: tuple[AcceleratorRow, ...], name: str) -> tuple[str, ...]:
-    """Up to three row names that a mistyped one may have meant."""
-    return tuple(difflib.get_close_matches(name, [row.name for row in catalogue], n=3, cutoff=0.5))
+    """Up to three row names that a mistyped one may have meant: those that it is a part of, else those alike."""
+    names, said = [row.name for row in catalogue], re.sub(r"[\s_]+", "-", name.strip().lower())
+    parts = [each for each in names if said and said in each]
+    return tuple(parts[:3] or difflib.get_close_matches(said, names, n=3, cutoff=0.5))
 
 
 def _row(index: int, values: Any) -> AcceleratorRow:
@@ -199,7 +203,8 @@ def _row(index: int, values: Any) -> AcceleratorRow:
         raise InvalidInputError(
             f"accelerators: row {name}: evidence is {evidence!r}; measured or datasheet is expected"
         )
-    memory_gib = _number(name, values, "memoryGiB", minimum=0.0 if name == CPU else 1.0)
+    least_gib = 0.0 if name == CPU else 1.0
+    memory_gib = _number(name, values, "memoryGiB", minimum=least_gib, maximum=LARGEST_CARD_GIB)
     return AcceleratorRow(
         name=name,
         memory_bytes=int(memory_gib * (1 << 30)),
@@ -227,17 +232,24 @@ def _row(index: int, values: Any) -> AcceleratorRow:
 
 
 def _number(
-    row: str, values: Mapping[str, Any], field: str, *, minimum: float, default: float | None = None
+    row: str,
+    values: Mapping[str, Any],
+    field: str,
+    *,
+    minimum: float,
+    maximum: float = LARGEST_FIGURE,
+    default: float | None = None,
 ) -> float:
     value = values.get(field, default)
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
     except (TypeError, ValueError):
         number = math.nan
-    if not minimum <= number < math.inf:
-        raise InvalidInputError(
-            f"accelerators: row {row}: {field} is {value!r}; a number of at least {minimum:g} is expected"
-        )
+    if not minimum <= number <= maximum:
+        allowed = f"a number of at least {minimum:g}"
+        if number > maximum:
+            allowed += f" and at most {maximum:g}"
+        raise InvalidInputError(f"accelerators: row {row}: {field} is {value!r}; {allowed} is expected")
     return number
 
 
