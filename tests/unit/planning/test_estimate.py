@@ -290,7 +290,7 @@ def test_the_cpu_engine_sizes_its_cache_by_what_its_worker_holds() -> None:
 
 
 def test_a_container_without_room_for_a_compiler_is_warned_of() -> None:
-    """256 MiB for g++, while all else is resident."""
+    """352 MiB for a Python with torch and then g++, while all else is resident."""
     flags = ("dtype=float32", "enforce_eager=true", "max_num_seqs=32", "max_model_len=2048")
     result = on_cpu("total_gib=3", *flags, f"kv_cache_memory_bytes={600 << 20}")
 

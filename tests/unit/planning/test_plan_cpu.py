@@ -8,6 +8,8 @@ from unit.perfmodel.samples import SMOLLM2, load_config, on, planned, refused
 GIB = 1 << 30
 CPU = on("cpu", workload={"context": {"max": 2048}}, engine={"args": {"enforce-eager": "true"}})
 
+ALLOWED = {"name": "TORCH_COMPILE_DISABLE", "value": "0"}
+
 
 def limited(memory: str) -> dict[str, object]:
     return {**CPU, "podTemplate": {"resources": {"limits": {"memory": memory}}}}
@@ -28,6 +30,22 @@ def test_a_binding_of_the_users_is_theirs() -> None:
     env = [{"name": "VLLM_CPU_OMP_THREADS_BIND", "value": "0-3"}]
 
     assert "VLLM_CPU_OMP_THREADS_BIND" not in planned(SMOLLM2, {**CPU, "engine": {"env": env}}).env
+
+
+def test_an_eager_engine_compiles_nothing_while_it_serves() -> None:
+    """A sampler's kernel that is compiled beside a full cache got a container of 3 GiB killed."""
+    plan = planned(SMOLLM2, CPU)
+
+    assert plan.env["TORCH_COMPILE_DISABLE"] == "1"
+    assert "compiler" not in {term.name for term in plan.memory}
+
+
+@pytest.mark.parametrize("engine", [{}, {"args": {"enforce-eager": "true"}, "env": [ALLOWED]}])
+def test_an_engine_that_compiles_has_room_for_it(engine: dict[str, object]) -> None:
+    plan = planned(SMOLLM2, {**CPU, "engine": engine})
+
+    assert "TORCH_COMPILE_DISABLE" not in plan.env
+    assert "compiler" in {term.name for term in plan.memory}
 
 
 def test_memory_is_requested_and_limited() -> None:

@@ -29,9 +29,12 @@ FORWARD_COPIES = 2
 """What the allocator takes for forward passes, in units of the largest one's tensors."""
 LOGIT_BYTES = 12
 """Bytes of a logit: float32 and two copies, as the samplers sort and filter them."""
-COMPILER_BYTES = 256 * MIB
-"""A run of g++ and what drives it: the first request with log-probabilities, or with top-p or top-k, has a kernel
-compiled while all else is resident (v1/sample/ops/logprobs.py, topk_topp_sampler.py)."""
+COMPILER_BYTES = 240 * MIB
+"""A run of g++ (233 MiB): the first request with log-probabilities, or with top-p or top-k, has a kernel compiled while
+all else is resident (v1/sample/ops/logprobs.py, topk_topp_sampler.py)."""
+FIRST_COMPILER_BYTES = 352 * MIB
+"""The same where nothing was compiled at the start: to learn what the processor can, Inductor starts a Python with
+torch (294 MiB, cpu_vec_isa.py), and its own modules stay. With 256 MiB a container of 3 GiB was killed."""
 MARGIN = 0.07
 """Of all that is resident beside the KV cache: equal starts differ by up to 0.12 GiB."""
 MAPPED_FILE_BYTES = 136 * MIB
@@ -51,7 +54,7 @@ class CpuAccount:
     activation_bytes: int
     """Forward passes and logits, as far as the allocator keeps them."""
     compiler_bytes: int
-    """For a moment, whenever a kernel is compiled."""
+    """For a moment, whenever a kernel is compiled; 0 where none is."""
 
     @property
     def worker_bytes(self) -> int:
@@ -84,8 +87,9 @@ class CpuAccount:
         return loaded + checkpoint_bytes + MAPPED_FILE_BYTES + (IMAGE_FILE_BYTES if image_too else 0)
 
 
-def cpu_account(*, weights_bytes: int, model: Architecture, batch: Batch) -> CpuAccount:
-    """The account of a start with these batch knobs."""
+def cpu_account(*, weights_bytes: int, model: Architecture, batch: Batch, compiles: bool = True) -> CpuAccount:
+    """The account of a start with these batch knobs; `compiles` is whether torch.compile may run while it serves."""
+    compiler = FIRST_COMPILER_BYTES if batch.enforce_eager else COMPILER_BYTES
     matrix = model.vocab_size * model.hidden_size * DTYPE_BYTES[batch.dtype]
     logits = batch.max_num_seqs * model.vocab_size * LOGIT_BYTES
     return CpuAccount(
@@ -93,5 +97,5 @@ def cpu_account(*, weights_bytes: int, model: Architecture, batch: Batch) -> Cpu
         weights_bytes=weights_bytes,
         packed_bytes=PACKED_COPIES * matrix,
         activation_bytes=SERVING_BYTES + FORWARD_COPIES * forward_bytes(model, batch) + logits,
-        compiler_bytes=COMPILER_BYTES,
+        compiler_bytes=compiler if compiles else 0,
     )

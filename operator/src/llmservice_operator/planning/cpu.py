@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from llmservice_operator.api.quantities import parse_quantity
+from llmservice_operator.api.spec import EnvVar
 from llmservice_operator.engines.versions import Version
 from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory_cpu import MARGIN, CpuAccount, cpu_account
@@ -29,6 +30,9 @@ of 0.19.0 and 0.26.0)."""
 CACHE_FLAG = "kv-cache-memory-bytes"
 SHM_BYTES = 1 << 30
 KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+NO_COMPILE = "TORCH_COMPILE_DISABLE"
+"""Set where the model is run eagerly, unless the user says something: vLLM compiles some kernels of its samplers all
+the same, at the first request that needs them, which takes half a minute and 0.34 GiB beside a full KV cache."""
 THREADS_BIND = "VLLM_CPU_OMP_THREADS_BIND"
 """Unbound unless the user says so: a pod that doesn't own its cores must not hold its threads to some of them."""
 
@@ -62,7 +66,9 @@ def plan_cpu(case: Case, candidate: Candidate) -> Plan | Misfit:
         case.cache_settings(batch, block_size=CPU_BLOCK_SIZE, hybrid_prefixes=False, asynchronous=False),
     )
     weights = rank_weights(case, dtype=batch.dtype, tensor_parallel_size=1)
-    account = cpu_account(weights_bytes=weights, model=case.model, batch=batch)
+    account = cpu_account(
+        weights_bytes=weights, model=case.model, batch=batch, compiles=_compiles_while_serving(case)
+    )
     room = _room(case, account)
     cache = ceil_div(_wanted_bytes(case, layout, context), GIB) * GIB
     limit = memory_limit(case)
@@ -164,7 +170,7 @@ def _plan(
         host_cpu_cores=1,
         shm_bytes=SHM_BYTES,
         engine_version=case.inputs.engine_version,
-        env={**_cache_space(kv_bytes), **_thread_binding(case)},
+        env={**_cache_space(kv_bytes), **_compile_switch(case), **_thread_binding(case)},
         engine_args=(*(() if case.dtype else (("dtype", batch.dtype),)), *_cache_flag(kv_bytes)),
         reasons=(*reasons, speed_in_words(speed)),
         warnings=(*missed, *case.warnings),
@@ -220,8 +226,22 @@ def _cache_flag(cache_bytes: int) -> tuple[tuple[str, str], ...]:
     return ((CACHE_FLAG, str(cache_bytes)),) if cache_bytes % GIB else ()
 
 
+def _said(case: Case, name: str) -> EnvVar | None:
+    """The user's own variable of this name."""
+    return next((each for each in case.spec.engine.env if each.name == name), None)
+
+
+def _compile_switch(case: Case) -> dict[str, str]:
+    return {NO_COMPILE: "1"} if case.switches.enforce_eager and _said(case, NO_COMPILE) is None else {}
+
+
+def _compiles_while_serving(case: Case) -> bool:
+    said = _said(case, NO_COMPILE)
+    return not case.switches.enforce_eager or (said is not None and said.value != "1")
+
+
 def _thread_binding(case: Case) -> dict[str, str]:
-    return {} if any(each.name == THREADS_BIND for each in case.spec.engine.env) else {THREADS_BIND: "nobind"}
+    return {THREADS_BIND: "nobind"} if _said(case, THREADS_BIND) is None else {}
 
 
 def _terms(
@@ -245,8 +265,12 @@ def _terms(
         ),
         ("packed", account.packed_bytes, "oneDNN's copies of the vocabulary's matrices"),
         ("activation", account.activation_bytes, work),
-        ("compiler", account.compiler_bytes, "a kernel that is compiled at the first request that needs it"),
+        ("compiler", account.compiler_bytes, "for a moment, at the first request that needs a new kernel"),
         ("kv_cache", kv_bytes, f"{layout.blocks(kv_bytes):,} blocks, {page}"),
         ("margin", margin, f"{share}, pages of the files that are read, and {rest}"),
     )
-    return tuple(MemoryTerm(name=name, size_bytes=size, explanation=text) for name, size, text in terms)
+    return tuple(
+        MemoryTerm(name=name, size_bytes=size, explanation=text)
+        for name, size, text in terms
+        if size or name != "compiler"
+    )

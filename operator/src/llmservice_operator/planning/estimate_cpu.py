@@ -86,7 +86,12 @@ def _container(model: Architecture, settings: Settings) -> Container:
         tensor_parallel_size=1,
         with_vision=settings.multimodal,
     )
-    account = cpu_account(weights_bytes=int(weights * settings.weights_share), model=model, batch=batch)
+    account = cpu_account(
+        weights_bytes=int(weights * settings.weights_share),
+        model=model,
+        batch=batch,
+        compiles=settings.compiles,
+    )
     layout = cache_layout(model, cache_settings(settings))
     total = settings.card.memory_bytes
     requested = requested_bytes(total, settings.utilization)

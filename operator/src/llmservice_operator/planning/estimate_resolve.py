@@ -100,6 +100,7 @@ class Resolver:
             state_dtype=self._state_dtype(),
             window_as_full=any(flags.get(name) for name in WINDOWS_OFF),
             flashinfer_sampler=self.env.get("VLLM_USE_FLASHINFER_SAMPLER", "1") != "0",
+            compiles=self.env.get("TORCH_COMPILE_DISABLE") != "1",
             graphs_charged=self._graphs_charged(),
             sources=self.sources,
             notes=tuple(self.notes),

@@ -113,6 +113,8 @@ class Settings:
     flashinfer_sampler: bool = True
     graphs_charged: bool | None = None
     """VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS; None: the version's rule."""
+    compiles: bool = True
+    """Not with TORCH_COMPILE_DISABLE=1."""
     weights_share: float = 1.0
     """By what the shapes' bytes are multiplied, since the checkpoint has clearly more."""
     weights_told: str = ""
