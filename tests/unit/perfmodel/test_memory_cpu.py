@@ -39,7 +39,8 @@ def account_of(record: dict[str, Any]) -> CpuAccount:
         enforce_eager=record["enforce_eager"],
     )
     weights = rank_weight_bytes(model, read_quantization(config), dtype=dtype, tensor_parallel_size=1)
-    return cpu_account(weights_bytes=weights, model=model, batch=batch)
+    compiles = not record.get("compile_disabled", False)
+    return cpu_account(weights_bytes=weights, model=model, batch=batch, compiles=compiles)
 
 
 GIVEN = [name for name, each in records().items() if each["kv_cache_bytes"] is not None]
