@@ -56,3 +56,25 @@ def test_a_pool_of_the_planned_size_holds_the_planned_requests(name: str, versio
     result = at_the_flags_of(plan, config, kv_cache_memory_bytes=pool)
 
     assert result.kv_cache.max_concurrency == pytest.approx(plan.max_concurrency, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("eagle3", "meta-llama--Meta-Llama-3.1-8B"),
+        ("ngram", "meta-llama--Meta-Llama-3.1-8B"),
+        ("mtp", "Qwen--Qwen3.5-27B"),
+    ],
+)
+def test_drafting_takes_of_the_plan_what_it_takes_of_the_engine(method: str, name: str) -> None:
+    config = load_config(name)
+    speculation = {"speculative-config": f'{{"method": "{method}", "num_speculative_tokens": 2}}'}
+    plan = planned(config, on("nvidia-h200", engine={"args": speculation}), engine_version="0.26.0")
+    terms = {term.name: term.size_bytes for term in plan.memory}
+
+    result = at_the_flags_of(plan, config, **{"speculative_config.method": method})
+
+    spare = result.memory.kv_cache_bytes - terms["kv_cache"]
+    assert spare / GIB == pytest.approx(terms["margin"] / GIB, abs=0.1)
+    held = result.kv_cache.max_concurrency * terms["kv_cache"] / result.memory.kv_cache_bytes
+    assert held == pytest.approx(plan.max_concurrency, rel=0.005)

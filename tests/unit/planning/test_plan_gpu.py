@@ -183,12 +183,17 @@ def test_a_state_model_runs_no_more_sequences_than_states() -> None:
     assert plan.knobs.max_num_seqs <= blocks
 
 
-def test_a_text_only_switch_frees_the_encoder() -> None:
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"language-model-only": "true"},
+        {"limit-mm-per-prompt": '{"image": 0, "video": 0}'},
+        {"limit-mm-per-prompt": '{"image": {"count": 0}, "video": {"count": 0}}'},
+    ],
+)
+def test_a_text_only_switch_frees_the_encoder(args: dict[str, str]) -> None:
     whole = planned("Qwen--Qwen3-VL-30B-A3B-Instruct", on("nvidia-h200"))
-    text = planned(
-        "Qwen--Qwen3-VL-30B-A3B-Instruct",
-        on("nvidia-h200", engine={"args": {"language-model-only": "true"}}),
-    )
+    text = planned("Qwen--Qwen3-VL-30B-A3B-Instruct", on("nvidia-h200", engine={"args": args}))
 
     assert text.weights_bytes < whole.weights_bytes
     assert text.kv_cache_tokens > whole.kv_cache_tokens

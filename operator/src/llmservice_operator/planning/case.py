@@ -8,6 +8,7 @@ from typing import Any
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.engines.defaults import batches_in_flight, drops_v2
 from llmservice_operator.engines.versions import Version, memory_rules, runs_on_v2
+from llmservice_operator.perfmodel.drafting import DRAFTS_WITHOUT_WEIGHTS
 from llmservice_operator.perfmodel.kv_cache import CacheSettings
 from llmservice_operator.perfmodel.memory import Batch, EngineMemoryRules, format_fields
 from llmservice_operator.perfmodel.quantization import Quantization
@@ -167,19 +168,21 @@ class Case:
 def read_switches(args: dict[str, str], env: dict[str, str]) -> Switches:
     """The memory-moving flags among the user's (canonical names) and environment variables."""
     lora = args.get("enable-lora") == "true"
-    speculative = any(name in args for name in ("speculative-config", "spec-method", "spec-model"))
+    drafts = any(name in args for name in ("speculative-config", "spec-method", "spec-model"))
+    drafts = drafts or any(name.startswith("speculative-config.") for name in args)
+    method = _draft_method(args)
     return Switches(
         enforce_eager=args.get("enforce-eager") == "true" or args.get("optimization-level") in {"0", "O0"},
         multimodal=args.get("language-model-only") != "true"
         and not _no_images(args.get("limit-mm-per-prompt", "")),
         max_loras=_whole(args.get("max-loras"), 1) if lora else 0,
         max_lora_rank=_whole(args.get("max-lora-rank"), 16) if lora else 0,
-        speculative=speculative or any(name.startswith("speculative-config.") for name in args),
+        speculative=drafts and method not in DRAFTS_WITHOUT_WEIGHTS,
         cpu_offload_bytes=int(_decimal(args.get("cpu-offload-gb")) * (1 << 30)),
         flashinfer_sampler=env.get("VLLM_USE_FLASHINFER_SAMPLER") != "0",
         state_dtype="" if (said := args.get("mamba-ssm-cache-dtype", "auto")) == "auto" else said,
         long_context_allowed=env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1",
-        draft_method=_draft_method(args),
+        draft_method=method,
         on=frozenset(name for name, value in args.items() if value == "true"),
         runner_v2=_forced(env.get("VLLM_USE_V2_MODEL_RUNNER")),
         graphs_charged=_forced(env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")),
@@ -202,12 +205,14 @@ def _draft_method(args: dict[str, str]) -> str:
 
 
 def _no_images(limit: str) -> bool:
-    """Whether `--limit-mm-per-prompt` allows no item of any kind that it names."""
+    """Whether `--limit-mm-per-prompt` allows no item of any kind that it names: 0, or a count of 0."""
     try:
         values: Any = json.loads(limit) if limit else {}
     except (ValueError, RecursionError):
         return False
-    return isinstance(values, dict) and bool(values) and not any(values.values())
+    if not isinstance(values, dict) or not values:
+        return False
+    return not any(each.get("count", 1) if isinstance(each, dict) else each for each in values.values())
 
 
 _MOST_DIGITS = 9

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from llmservice_operator.engines.versions import memory_rules
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.device_shape import device_shape
+from llmservice_operator.perfmodel.drafting import with_drafting_layers
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, CacheSettings, cache_layout
 from llmservice_operator.perfmodel.memory import Account, Batch, EngineMemoryRules, account, format_fields
 from llmservice_operator.perfmodel.pipeline import layer_ranges, stage
@@ -95,7 +96,7 @@ def make_trial(model: Architecture, settings: Settings, *, free_bytes: int | Non
 
     Raises InvalidInputError for a pipeline that the layers can't be split over.
     """
-    whole = _with_draft(_as_cached(model, settings), settings)
+    whole = with_drafting_layers(_as_cached(model, settings), settings.speculation.drafting_layers)
     trials = [_stage_trial(whole, part, settings, free_bytes=free_bytes) for part in _stages(whole, settings)]
     return min(trials, key=lambda trial: trial.layout.blocks(trial.available))
 
@@ -148,19 +149,6 @@ def _as_cached(model: Architecture, settings: Settings) -> Architecture:
         for each in model.caches
     )
     return replace(model, caches=caches)
-
-
-def _with_draft(model: Architecture, settings: Settings) -> Architecture:
-    """The model with the caches of layers that draft: one more attention layer for each (spec_decode/eagle)."""
-    if not settings.speculation.drafting_layers:
-        return model
-    attention = [each for each in model.caches if isinstance(each, AttentionCache)]
-    grown = next((each for each in reversed(attention) if each.kind in {"full", "latent"}), None)
-    return (
-        replace(model, caches=model.caches + (grown,) * settings.speculation.drafting_layers)
-        if grown
-        else model
-    )
 
 
 def _batch(settings: Settings) -> Batch:

@@ -9,6 +9,7 @@ from llmservice_operator.engines.versions import (
     wants_a_state_for_each_sequence,
 )
 from llmservice_operator.perfmodel.calibration import Correction, calibrated
+from llmservice_operator.perfmodel.drafting import drafting_layers, with_drafting_layers
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, cache_layout
 from llmservice_operator.perfmodel.memory import (
     GIB,
@@ -316,7 +317,7 @@ def _fit_batch(
 def _layout(case: Case, candidate: Candidate, batch: Batch) -> CacheLayout:
     """Groups and blocks of the KV cache there."""
     return cache_layout(
-        case.model,
+        with_drafting_layers(case.model, drafting_layers(case.model, case.switches.draft_method)),
         case.cache_settings(
             batch,
             block_size=gpu_block_size(case.version, case.model, candidate.row.compute_capability),
