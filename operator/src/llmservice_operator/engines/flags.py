@@ -319,3 +319,9 @@ def _put(values: dict[str, Any], flag: Flag, path: str, value: Any) -> None:
         if not isinstance(holder, dict):
             raise InvalidInputError(f"--set {flag.name}.{path}: {each} is no object")
     holder[last] = value
+
+
+def allows_no_items(limits: Mapping[str, Any]) -> bool:
+    """Whether `--limit-mm-per-prompt` allows no item of any kind that it names: 0, or a count of 0."""
+    counts = [each.get("count", 1) if isinstance(each, dict) else each for each in limits.values()]
+    return bool(counts) and not any(counts)

@@ -7,6 +7,7 @@ from typing import Any
 
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.engines.defaults import batches_in_flight, drops_v2
+from llmservice_operator.engines.flags import allows_no_items
 from llmservice_operator.engines.versions import Version, memory_rules, runs_on_v2
 from llmservice_operator.perfmodel.drafting import DRAFTS_WITHOUT_WEIGHTS
 from llmservice_operator.perfmodel.kv_cache import CacheSettings
@@ -174,7 +175,7 @@ def read_switches(args: dict[str, str], env: dict[str, str]) -> Switches:
     return Switches(
         enforce_eager=args.get("enforce-eager") == "true" or args.get("optimization-level") in {"0", "O0"},
         multimodal=args.get("language-model-only") != "true"
-        and not _no_images(args.get("limit-mm-per-prompt", "")),
+        and not _limits_to_text(args.get("limit-mm-per-prompt", "")),
         max_loras=_whole(args.get("max-loras"), 1) if lora else 0,
         max_lora_rank=_whole(args.get("max-lora-rank"), 16) if lora else 0,
         speculative=drafts and method not in DRAFTS_WITHOUT_WEIGHTS,
@@ -204,15 +205,12 @@ def _draft_method(args: dict[str, str]) -> str:
     return str(values.get("method", "")) if isinstance(values, dict) else ""
 
 
-def _no_images(limit: str) -> bool:
-    """Whether `--limit-mm-per-prompt` allows no item of any kind that it names: 0, or a count of 0."""
+def _limits_to_text(limits: str) -> bool:
     try:
-        values: Any = json.loads(limit) if limit else {}
+        values: Any = json.loads(limits) if limits else {}
     except (ValueError, RecursionError):
         return False
-    if not isinstance(values, dict) or not values:
-        return False
-    return not any(each.get("count", 1) if isinstance(each, dict) else each for each in values.values())
+    return isinstance(values, dict) and allows_no_items(values)
 
 
 _MOST_DIGITS = 9

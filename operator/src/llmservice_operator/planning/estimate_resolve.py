@@ -14,6 +14,7 @@ from llmservice_operator.engines.defaults import (
     runs_on_v0,
     utilization,
 )
+from llmservice_operator.engines.flags import allows_no_items
 from llmservice_operator.engines.versions import (
     Version,
     caches_prefixes_of_hybrids,
@@ -23,6 +24,7 @@ from llmservice_operator.engines.versions import (
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.perfmodel.capture import capture_rule
+from llmservice_operator.perfmodel.drafting import drafting_layers
 from llmservice_operator.perfmodel.formats import auto_dtype
 from llmservice_operator.perfmodel.kv_cache import CPU_BLOCK_SIZE, element_bytes
 from llmservice_operator.perfmodel.quantization import Quantization, online_quantization
@@ -303,9 +305,7 @@ class Resolver:
 
     def _multimodal(self) -> bool:
         limits = self.flags.get("limit_mm_per_prompt") or {}
-        counts = [each.get("count", 1) if isinstance(each, dict) else each for each in limits.values()]
-        none = bool(counts) and not any(counts)
-        return not (self.flags.get("language_model_only") or none)
+        return not (self.flags.get("language_model_only") or allows_no_items(limits))
 
     def _speculation(self) -> Speculation:
         config = self.flags.get("speculative_config") or {}
@@ -319,13 +319,7 @@ class Resolver:
                 f"--set speculative_config.num_speculative_tokens={tokens!r}: a whole number of 1 to 1,024 is expected"
             )
         method = method or "draft_model"
-        return Speculation(method=method, tokens=tokens, drafting_layers=self._drafting_layers(method))
-
-    def _drafting_layers(self, method: str) -> int:
-        """Layers of the checkpoint's own prediction, or EAGLE's one; a draft model's own config isn't read."""
-        if method.endswith("mtp"):
-            return max(1, self.model.num_mtp_layers)
-        return 1 if method.startswith("eagle") else 0
+        return Speculation(method=method, tokens=tokens, drafting_layers=drafting_layers(self.model, method))
 
     def _layer_partition(self) -> tuple[int, ...]:
         said = self.env.get("VLLM_PP_LAYER_PARTITION", "")

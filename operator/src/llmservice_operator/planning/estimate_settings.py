@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from llmservice_operator.engines.defaults import EntryPoint
 from llmservice_operator.engines.versions import Version
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.drafting import DRAFTS_WITHOUT_WEIGHTS
 from llmservice_operator.perfmodel.quantization import Quantization
-
-DRAFTS_WITHOUT_WEIGHTS = frozenset({"ngram", "ngram_gpu", "suffix"})
-"""Methods of speculation that load nothing (config/speculative.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
