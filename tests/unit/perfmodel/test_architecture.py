@@ -113,6 +113,7 @@ def test_tied_embeddings_are_there_once() -> None:
         ({"rope_scaling": {"rope_type": "yarn", "factor": 1e308}}, "rope_scaling.factor"),
         ({"num_experts": 8, "num_experts_per_tok": 9}, "num_experts_per_tok"),
         ({"compress_ratios": [0, 4]}, "compress_ratios"),
+        ({"num_kv_shared_layers": 30}, "num_kv_shared_layers"),
         ({"hybrid_override_pattern": "MX"}, "hybrid_override_pattern"),
     ],
 )

@@ -106,6 +106,8 @@ def read_layers(text: ConfigReader, block: FeedForward, *, hidden_size: int, num
     sparse = sparse_layers(text, num_layers) if block.mixture else [False] * num_layers
     # The last layers use the keys and values of earlier ones (models/gemma4.py).
     own = num_layers - text.integer("num_kv_shared_layers", default=0, minimum=0)
+    if own < 1:
+        raise text.error("num_kv_shared_layers", f"fewer than the {num_layers} layers is expected")
     doubled = replace(block, dense_size=2 * block.dense_size)
     wide = text.boolean("use_double_wide_mlp", default=False)
     weights: list[Weight] = []
