@@ -145,7 +145,7 @@ def test_a_start_that_outgrew_its_limit_is_planned_with_less_cache(memory: str, 
 
 
 def test_the_margin_is_given_up_before_a_service_is_refused() -> None:
-    """Compiled, it holds a quarter of a GiB more: 3 GiB are just enough for one request, less 7 % they are not."""
+    """Compiled, it holds a quarter of a GiB more: 3 GiB are just enough for one request, less a tenth they are not."""
     plan = planned(SMOLLM2, {**limited("3Gi"), "engine": {}}, engine_version="0.32.0")
 
     assert plan.max_concurrency == 1.06

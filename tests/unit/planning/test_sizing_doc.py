@@ -207,7 +207,7 @@ def test_the_example_of_a_limit() -> None:
     sizes = {term.name: term.size_bytes / GIB for term in plan.memory}
     kept = tuple(sizes[name] for name in ("process", "weights", "packed", "activation"))
 
-    assert f"1.07 x ({' + '.join(f'{each:.2f}' for each in kept)}) = {1.07 * sum(kept):.2f} GiB" in DOC
+    assert f"1.10 x ({' + '.join(f'{each:.2f}' for each in kept)}) = {1.1 * sum(kept):.2f} GiB" in DOC
     assert f"so {sizes['kv_cache'] * 1024:.0f} MiB of KV cache: {plan.kv_cache_tokens // 128} blocks" in DOC
     assert f"{plan.max_concurrency:.2f} requests of 2,048 tokens" in DOC
 
