@@ -59,6 +59,16 @@ def add_parser(subparsers: Any) -> None:
         help="whose defaults count: `vllm serve`, or the class LLM",
     )
     parser.add_argument(
+        "--catalogue", type=Path, help="rows of accelerators in addition to the built-in ones"
+    )
+    _add_points(parser)
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    parser.set_defaults(run=run)
+
+
+def _add_points(parser: argparse.ArgumentParser) -> None:
+    """What is to be timed."""
+    parser.add_argument(
         "--prefill",
         action="append",
         default=[],
@@ -78,11 +88,6 @@ def add_parser(subparsers: Any) -> None:
         metavar="RATE:IN_P50:OUT_P50",
         help="requests a second, and their lengths in tokens",
     )
-    parser.add_argument(
-        "--catalogue", type=Path, help="rows of accelerators in addition to the built-in ones"
-    )
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

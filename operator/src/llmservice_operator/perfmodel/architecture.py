@@ -62,22 +62,14 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
     """
     root = ConfigReader(config)
     name = _check_generates(root)
-    text = next(
-        (part for key in ("text_config", "llm_config", "language_config") if (part := root.nested(key))), root
-    )
-    for field, problem in UNKNOWN_FIELDS.items():
-        if text.has(field) and not (text.has("compress_ratios") and field in _BESIDE_COMPRESSION):
-            raise text.error(field, problem)
+    text = _text_part(root)
     hidden_size = text.integer("hidden_size", "n_embd", "d_model")
     num_layers = _count_layers(text)
     vocab_size = text.integer("vocab_size", "padded_vocab_size")
     block = read_feed_forward(text, hidden_size=hidden_size)
     layers = read_layers(text, block, hidden_size=hidden_size, num_layers=num_layers)
     weights, caches = layers.weights, layers.caches
-    tied_default = text.boolean("tie_embedding", default=_tied_by_default(text))
-    tied_default = root.boolean("tie_word_embeddings", default=tied_default)
-    tied = text.boolean("tie_word_embeddings", default=tied_default)
-    weights += _embeddings(hidden_size, vocab_size, num_layers, tied=tied)
+    weights += _embeddings(hidden_size, vocab_size, num_layers, tied=_is_tied(root, text))
     weights += per_layer_weights(text, hidden_size=hidden_size, num_layers=num_layers, vocab_size=vocab_size)
     weights += hashed_weights(text, vocab_size=vocab_size) if text.has("compress_ratios") else []
     _refuse_unread_states(text, caches)
@@ -112,6 +104,23 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
         else None,
         num_mtp_layers=_mtp_layers(text),
     )
+
+
+def _text_part(root: ConfigReader) -> ConfigReader:
+    """The part on the language model, with no field in it that changes shapes in an unknown way."""
+    keys = ("text_config", "llm_config", "language_config")
+    text = next((part for key in keys if (part := root.nested(key))), root)
+    for field, problem in UNKNOWN_FIELDS.items():
+        if text.has(field) and not (text.has("compress_ratios") and field in _BESIDE_COMPRESSION):
+            raise text.error(field, problem)
+    return text
+
+
+def _is_tied(root: ConfigReader, text: ConfigReader) -> bool:
+    """Whether the head is the embedding."""
+    default = text.boolean("tie_embedding", default=_tied_by_default(text))
+    default = root.boolean("tie_word_embeddings", default=default)
+    return text.boolean("tie_word_embeddings", default=default)
 
 
 _OF_STATES = (

@@ -167,8 +167,8 @@ def outside_bytes(model: Architecture, batch: Batch, rules: EngineMemoryRules) -
 
 
 MARGIN_BYTES = GIB // 2
-"""What a plan keeps back for what the account may be wrong by: three times the worst error of a start that its
-constants weren't fitted to (0.17 GiB, `make accuracy`)."""
+"""What a plan keeps back for what the account may be wrong by: more than three times the worst error of a start
+that its constants weren't fitted to (0.14 GiB, `make accuracy`)."""
 
 
 def margin_bytes(total_bytes: int) -> int:
