@@ -33,8 +33,6 @@ class ReconcileSettings:
     """The built-in rows with the users' merged over them."""
     sees_nodes: bool = True
     """False in namespaced mode."""
-    hub_enabled: bool = True
-    """Whether the hub may be asked for config.json."""
 
 
 @dataclass(frozen=True, kw_only=True)
