@@ -36,7 +36,7 @@ FIRST_COMPILER_BYTES = 352 * MIB
 """The same where nothing was compiled at the start: to learn what the processor can, Inductor starts a Python with
 torch (294 MiB, cpu_vec_isa.py), and its own modules stay. With 256 MiB a container of 3 GiB was killed."""
 MARGIN = 0.1
-"""Of all that is resident beside the KV cache: equal starts differ by up to 0.12 GiB, and one in 6 GiB held 3.6 % more
+"""Of all that is resident beside the KV cache: equal starts differ by up to 0.12 GiB, and some in 6 GiB held 3.6 % more
 under load than is counted."""
 MAPPED_FILE_BYTES = 136 * MIB
 """File pages that the processes have mapped, so that they stay."""
