@@ -254,3 +254,8 @@ def test_worked_example_of_the_sizing_page(measured: tuple[float, ...], less_cac
     result = activations(*measured)
 
     assert (0 if result is None else result.taken) == pytest.approx(less_cache * GIB, abs=1)
+
+
+@pytest.mark.parametrize("total", [0, MIB])
+def test_a_card_of_nothing_is_not_believed(total: int) -> None:
+    assert found(start(1, total=total, catalogue_size=False)) is None

@@ -38,6 +38,8 @@ TERM_CLAMP_BYTES = 2 * GIB
 NOISE_BYTES = 64 * MIB
 """In total. Engines print hundredths of a GiB, four of them at worst add up to 20 MiB, and one start is not quite like
 the next; a plan's margin is larger, and a plan that changes with each start would offer a refresh with each."""
+SMALLEST_CARD_BYTES = GIB
+"""A card that is said to have less is nonsense that was written into the map."""
 SIZE_TOLERANCE = 0.01
 """A card that has up to so much less than the row is of the catalogue's size: drivers differ by as much."""
 
@@ -195,7 +197,7 @@ def correction(starts: tuple[Start, ...], account: Account) -> Correction | None
 
 def _smaller_total(starts: tuple[Start, ...], catalogue_total: int) -> int | None:
     """The card's memory where starts found less than the row has; a larger one is the catalogue's to say."""
-    totals = [each.total for each in starts if each.total is not None]
+    totals = [each.total for each in starts if each.total is not None and each.total >= SMALLEST_CARD_BYTES]
     if not totals:
         return None
     measured = statistics.median_low(totals)
