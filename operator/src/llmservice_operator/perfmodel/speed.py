@@ -34,6 +34,8 @@ class SpeedCase:
     kv_cache_tokens: int | None = None
     """Tokens that the cache holds; None: as many as asked for."""
     enforce_eager: bool = False
+    largest_graph_tokens: int | None = None
+    """Of the largest CUDA graph, where flags say; None: as the engine captures by itself."""
 
 
 class SpeedModel:
@@ -170,6 +172,8 @@ def _largest_graph(case: SpeedCase) -> int:
     """Tokens of the largest CUDA graph; 0: there is none."""
     if case.enforce_eager or case.accelerator.is_cpu:
         return 0
+    if case.largest_graph_tokens is not None:
+        return case.largest_graph_tokens
     rule = capture_rule(
         case.quantization,
         engine_version=case.engine_version,

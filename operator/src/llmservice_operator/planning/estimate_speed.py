@@ -52,6 +52,7 @@ def _case(model: Architecture, settings: Settings, outcome: Outcome) -> SpeedCas
         engine_version=settings.version,
         kv_cache_tokens=outcome.kv_cache["tokens"],
         enforce_eager=settings.enforce_eager,
+        largest_graph_tokens=settings.captures.largest,
     )
 
 
