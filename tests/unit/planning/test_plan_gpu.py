@@ -297,7 +297,7 @@ def test_sequences_are_not_given_up_for_a_somewhat_longer_context() -> None:
 
 
 def test_sequences_are_given_up_where_nothing_fits_otherwise() -> None:
-    floor = {"context": {"min": 35_600, "max": 35_600}}
+    floor = {"context": {"min": 32_600, "max": 32_600}}
     one = {"types": ["nvidia-l4"], "parallelism": {"tensor": 1}}
 
     plan = planned(LLAMA_8B, {"accelerator": one, "workload": floor})

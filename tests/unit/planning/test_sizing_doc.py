@@ -16,6 +16,7 @@ from llmservice_operator.perfmodel.memory import (
     context_bytes,
     growth_bytes,
     margin_bytes,
+    outside_margin_bytes,
     safe_utilization,
 )
 from llmservice_operator.perfmodel.memory_sampler import sampler_bytes, sampler_state_bytes
@@ -123,8 +124,26 @@ def test_what_lies_outside_of_the_budget(start: dict[str, Any]) -> None:
     text = " + ".join(f"{each / GIB:.2f}" for each in parts)
     utilization = safe_utilization(total_bytes=account.total, model=model, batch=batch, rules=rules)
 
-    assert f"{text} = {account.outside / GIB:.2f} GiB" in DOC
-    assert f"is {1 - account.outside / account.total:.3f}, so {utilization:g}." in DOC
+    margin = outside_margin_bytes(account.total)
+    kept = account.outside + margin
+
+    assert f"{text} = {account.outside / GIB:.2f} GiB, and {margin / GIB:.2f} of margin" in DOC
+    assert f"is {1 - kept / account.total:.3f}, so {utilization:g}." in DOC
+
+
+def test_the_margin_outside_of_the_budget() -> None:
+    assert "2 % of the card and at most 1.5 GiB" in DOC
+    assert (outside_margin_bytes(80 * GIB), outside_margin_bytes(50 * GIB)) == (1.5 * GIB, GIB)
+
+
+def test_the_cliff_of_a_sampler_that_warms_up_outside_is_kept_clear_of() -> None:
+    """gpt-oss-20b at 0.95 of an 80-GB H100 died there with vLLM 0.19."""
+    plan = planned(
+        "openai--gpt-oss-20b", {"accelerator": {"types": ["nvidia-h100-80gb"]}}, engine_version="0.19.0"
+    )
+
+    assert plan.knobs.gpu_memory_utilization is not None
+    assert plan.knobs.gpu_memory_utilization < 0.95
 
 
 def test_the_margin() -> None:

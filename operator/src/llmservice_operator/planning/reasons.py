@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llmservice_operator.perfmodel.kv_cache import CacheLayout, cache_layout
+from llmservice_operator.perfmodel.memory import outside_margin_bytes
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.fit import Fit, Misfit
@@ -48,7 +49,8 @@ def reasons(case: Case, choice: Choice, passed: Sequence[Passed]) -> Iterator[st
     if case.spec.engine.pin.gpu_memory_utilization is None:
         yield (
             f"gpu_memory_utilization: {found.utilization:g}, the highest that leaves {gib(found.account.outside)} of "
-            f"{found.candidate.row.name} for the context, graphs and growth outside of the budget"
+            f"{found.candidate.row.name} for the context, graphs and growth outside of the budget, and "
+            f"{gib(outside_margin_bytes(found.account.total))} for what that may be wrong by"
         )
     yield from found.notes
     if found.calibration is not None:
