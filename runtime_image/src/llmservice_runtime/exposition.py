@@ -15,7 +15,7 @@ _PHASES = (STARTING, READY, DRAINING, FAILED)
 
 def render(config: Config, snapshot: Snapshot, now_wall: float) -> str:
     """Every series at this moment; a value that is not known has no series."""
-    lines = [*_now(config, snapshot), *_start(snapshot, now_wall), *_engine(snapshot.facts)]
+    lines = [*_now(config, snapshot), *_start(config, snapshot, now_wall), *_engine(snapshot.facts)]
     return "\n".join(lines) + "\n"
 
 
@@ -42,12 +42,13 @@ def _now(config: Config, snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _start(snapshot: Snapshot, now_wall: float) -> list[str]:
+def _start(config: Config, snapshot: Snapshot, now_wall: float) -> list[str]:
     end = now_wall if snapshot.ready_at is None else snapshot.ready_at
     seconds = max(0.0, end - snapshot.started_at)
     steps = [({"step": name}, value) for name, value in snapshot.steps]
     return [
         *_gauge("start_seconds", "Seconds from the engine's start to ready, or until now.", _one(seconds)),
+        *_gauge("start_budget_seconds", "Seconds that a start may take.", _one(config.start_budget_seconds)),
         *_gauge("start_step_seconds", "Seconds in each step of the start; label: step.", steps),
         *_gauge("weights_total_bytes", "Bytes of weights to load.", _one(snapshot.weights.total_bytes)),
         *_gauge("weights_loaded_bytes", "Bytes of weights loaded.", _one(snapshot.weights.loaded_bytes)),
