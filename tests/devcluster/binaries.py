@@ -22,15 +22,21 @@ from pathlib import Path
 from devcluster.errors import BuildError, PreflightError
 
 KUBERNETES_VERSION = "v1.36.3"
+OLDEST_KUBERNETES_VERSION = "v1.31.14"
+OLDEST_KUBERNETES = "1.31"
+"""The oldest that is supported, by which `light_cluster` runs where DEVCLUSTER_KUBERNETES says so."""
 MINIMUM_GO = (1, 26)
 SOURCES = Path(__file__).resolve().parent / "go"
 
-# kubectl and helm refuse a server whose version they cannot parse, and an unstamped build has none.
-_KUBERNETES_STAMP = " ".join(
-    f"-X {package}.{variable}={value}"
-    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    for variable, value in (("gitVersion", KUBERNETES_VERSION), ("gitMajor", "1"), ("gitMinor", "36"))
-)
+
+def _stamp(version: str) -> str:
+    """Linker flags that tell the version: kubectl and helm refuse a server of which they cannot parse it."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    return " ".join(
+        f"-X {package}.{variable}={value}"
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for variable, value in (("gitVersion", version), ("gitMajor", major), ("gitMinor", minor))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +48,8 @@ class Program:
     package: str
     stamp: str = ""
     tags: str = ""
+    on_demand: bool = False
+    """Built only when it is asked for by name."""
 
     @property
     def ldflags(self) -> str:
@@ -50,7 +58,10 @@ class Program:
 
 def _kubernetes(name: str) -> Program:
     return Program(
-        name=name, module="kubernetes", package=f"k8s.io/kubernetes/cmd/{name}", stamp=_KUBERNETES_STAMP
+        name=name,
+        module="kubernetes",
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        stamp=_stamp(KUBERNETES_VERSION),
     )
 
 
@@ -76,8 +87,25 @@ PROGRAMS: tuple[Program, ...] = (
     Program(name="gpu-plugin", module="deviceplugin", package="."),
     Program(name="pause", module="static", package="./pause"),
     Program(name="echo", module="static", package="./echo"),
+    Program(
+        name=f"kube-apiserver-{OLDEST_KUBERNETES}",
+        module=f"kubernetes-{OLDEST_KUBERNETES}",
+        package="k8s.io/kubernetes/cmd/kube-apiserver",
+        stamp=_stamp(OLDEST_KUBERNETES_VERSION),
+        on_demand=True,
+    ),
 )
-LIGHT_PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+KUBERNETES_CHOICES = ("", OLDEST_KUBERNETES)
+
+
+def api_server_program(kubernetes: str) -> str:
+    """The API server's program: of the newest Kubernetes, or of `kubernetes`, such as 1.31."""
+    return f"kube-apiserver-{kubernetes}" if kubernetes else "kube-apiserver"
+
+
+def light_programs(kubernetes: str) -> tuple[str, ...]:
+    """What the light form of a cluster runs."""
+    return ("etcd", api_server_program(kubernetes), "kubectl")
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:
@@ -144,8 +172,12 @@ class Binaries:
         return self._folder(self._programs[name].module) / name
 
     def missing(self, names: tuple[str, ...] | None = None) -> list[str]:
-        """Names of the programs not built yet, in building order; all, without a compiler to ask for its version."""
-        wanted = self._programs if names is None else names
+        """Names of the programs not built yet, in building order; all, without a compiler to ask for its version.
+
+        Without `names`: of those that are not built on demand only.
+        """
+        usual = tuple(name for name, program in self._programs.items() if not program.on_demand)
+        wanted = usual if names is None else names
         if self._go() is None:
             return [name for name in self._programs if name in wanted]
         return [name for name in self._programs if name in wanted and not self.path(name).exists()]

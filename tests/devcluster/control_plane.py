@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from devcluster.binaries import api_server_program
 from devcluster.layout import Layout
 
 ETCD_PORT = 2379
@@ -160,7 +161,7 @@ def apiserver(layout: Layout) -> Component:
     )
     return Component(
         name="kube-apiserver",
-        program="kube-apiserver",
+        program=api_server_program(layout.spec.kubernetes),
         arguments=(
             f"--etcd-servers=http://{layout.loopback}:{ETCD_PORT}",
             f"--bind-address={address}",

@@ -4,7 +4,8 @@ Which cluster it is, tests do not know:
 
 - ``KUBECONFIG`` set: that cluster, left as it is in the end. If it is one of ours, images are loaded into it.
 - ``CLUSTER=kind``: one made by kind, for machines with Docker.
-- else: a fresh one of ours, gone in the end. What a killed session left is removed first.
+- else: a fresh one of ours, gone in the end. What a killed session left is removed first. With
+  ``DEVCLUSTER_KUBERNETES=1.31`` the light one's API server is of the oldest version that is supported.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TypeAlias
 
 import pytest
 
+from devcluster.binaries import KUBERNETES_CHOICES, OLDEST_KUBERNETES
 from devcluster.cluster import Cluster
 from devcluster.kind import ExternalCluster, KindCluster, kubeconfig_from_environment
 from devcluster.layout import current_state_root
@@ -58,7 +60,12 @@ def light_cluster() -> Iterator[AnyLightCluster]:
         found.up()
         yield found
         return
-    own = LightCluster(f"test-light-{os.getpid()}", owned=True)
+    kubernetes = os.environ.get("DEVCLUSTER_KUBERNETES", "")
+    if kubernetes not in KUBERNETES_CHOICES:
+        raise pytest.UsageError(
+            f"DEVCLUSTER_KUBERNETES is {kubernetes!r}: leave it out for the newest, or use {OLDEST_KUBERNETES}"
+        )
+    own = LightCluster(f"test-light-{os.getpid()}", owned=True, kubernetes=kubernetes)
     own.remove_orphans()
     try:
         own.up()

@@ -53,8 +53,9 @@ GPU_TYPES: Mapping[str, GpuType] = {
 class Spec:
     """What a cluster should be.
 
-    ``gpus`` is the number of accelerators that each node advertises; ``owner`` is set by test fixtures to the pid
-    and start time of the test process, so that a later one can remove what a killed one left.
+    ``gpus`` is the number of accelerators that each node advertises; ``kubernetes`` the API server's version where
+    it is not the newest (light form); ``owner`` is set by test fixtures to the pid and start time of the test
+    process, so that a later one can remove what a killed one left.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Spec:
     gpus: int = 0
     gpu_type: str = "nvidia-h200"
     light: bool = False
+    kubernetes: str = ""
     owner: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:

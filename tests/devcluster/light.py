@@ -12,7 +12,7 @@ from pathlib import Path
 from devcluster import cleanup, control_plane, network, preflight, processes, state
 from devcluster.api import Api
 from devcluster.audit import AuditLog
-from devcluster.binaries import LIGHT_PROGRAMS, Binaries
+from devcluster.binaries import Binaries, light_programs
 from devcluster.control_plane import Component
 from devcluster.faults import Faults
 from devcluster.layout import Layout, Spec, choose_slot, current_state_root
@@ -39,8 +39,12 @@ class LightCluster:
         say: Callable[[str], None] = say_on_stderr,
         environ: Mapping[str, str] | None = None,
         owned: bool = False,
+        kubernetes: str = "",
     ) -> None:
-        """``owned`` ties the cluster to this process: a later `remove_orphans` removes it once the process is gone."""
+        """``owned`` ties the cluster to this process: a later `remove_orphans` removes it once the process is gone.
+
+        ``kubernetes`` is the API server's version, such as 1.31; empty: the newest.
+        """
         self._say = say
         self._environ = current_environ() if environ is None else dict(environ)
         self._registry = state.Registry(current_state_root())
@@ -48,7 +52,13 @@ class LightCluster:
         own = processes.identify(os.getpid()) if owned else None
         owner = [] if own is None else [own.pid, own.start_ticks]
         found = self._registry.find(name)
-        self._wanted = Spec(name=name, slot=found.slot if found else 0, light=self.light, owner=owner)
+        self._wanted = Spec(
+            name=name,
+            slot=found.slot if found else 0,
+            light=self.light,
+            owner=owner,
+            kubernetes=found.kubernetes if found else kubernetes,
+        )
         self.timings: dict[str, float] = {}
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────────────────
@@ -131,7 +141,7 @@ class LightCluster:
         return choose_slot(taken, routed=[], loopback_is_free=network.loopback_is_free)
 
     def _programs(self) -> tuple[str, ...] | None:
-        return LIGHT_PROGRAMS
+        return light_programs(self._wanted.kubernetes)
 
     def _check_machine(self) -> None:
         missing = self._binaries.missing(self._programs())

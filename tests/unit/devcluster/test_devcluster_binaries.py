@@ -87,6 +87,18 @@ def test_failed_build_tells_the_compilers_words(tmp_path: Path, sources: Path) -
         found.ensure()
 
 
+def test_what_is_built_on_demand_is_not_built_with_all(tmp_path: Path, sources: Path) -> None:
+    on_demand = Program(name="tool", module="tool", package=".", on_demand=True)
+    environ = fake_go(tmp_path, 'echo built > "$output"')
+    found = Binaries(environ=environ, sources=sources, say=[].append, programs=(on_demand,))
+
+    found.ensure()
+    assert not found.path("tool").exists()
+
+    found.ensure(("tool",))
+    assert found.path("tool").exists()
+
+
 def test_progress_is_said(tmp_path: Path, sources: Path) -> None:
     said: list[str] = []
 
