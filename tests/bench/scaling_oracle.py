@@ -8,7 +8,7 @@ that is searched: the largest that still attains 99 %. It is no lower bound, sin
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from bench.scaling_setup import Case, cases, first_replicas, profile_of, tables_
 from llmservice_operator.simulation.fleet import FleetSettings, simulate
 from llmservice_operator.simulation.loads import Load
 from llmservice_operator.simulation.observation import Observation
+from llmservice_operator.simulation.peers.hpa import Static
 from llmservice_operator.simulation.records import Floats
 from llmservice_operator.simulation.score import Score, score
+from llmservice_operator.simulation.tables import Tables
 
 TARGET = 0.99
 WINDOW_SECONDS = 30.0
@@ -63,9 +65,11 @@ def search(case: Case, *, start_seconds: float = 120.0, seed: int = 0) -> tuple[
         seed=seed,
     )
 
+    known = _as_sent(load, tables_of(case.service), settings)
+
     def play(share: float) -> Score:
         usable = share * profile_of(case.service).engine_requests_per_second
-        rule = Clairvoyant(load, usable, ahead_seconds=start_seconds * (1.0 + settings.start_jitter))
+        rule = Clairvoyant(known, usable, ahead_seconds=start_seconds * (1.0 + settings.start_jitter))
         return score(simulate(tables_of(case.service), load, rule, settings), case.service.objective)
 
     low, high = LOWEST, HIGHEST
@@ -78,6 +82,16 @@ def search(case: Case, *, start_seconds: float = 120.0, seed: int = 0) -> tuple[
         else:
             high = middle
     return best
+
+
+def _as_sent(load: Load, tables: Tables, settings: FleetSettings) -> Load:
+    """Where a stage waits for the last one's answers: when its requests come if there are as many pods as may be."""
+    if not load.waits:
+        return load
+    full = replace(settings, initial_replicas=settings.max_replicas)
+    run = simulate(tables, load, Static(settings.max_replicas), full)
+    sent = run.requests["ready"] - run.half_request_seconds
+    return replace(load, arrival_seconds=sent, waits=(), seconds=float(sent[-1]))
 
 
 def main(names: Sequence[str]) -> int:

@@ -79,11 +79,11 @@ QWEN = Service(
     model="Qwen--Qwen3-32B",
     accelerator="nvidia-h100-80gb",
     ranks=2,
-    engine_version="0.22.0",
+    engine_version="0.19.1",
     objective=Objective(ttft_seconds=3.0, tpot_seconds=0.1),
     lengths=Lengths(input_p50=4000, output_p50=1000),
 )
-"""As llm-d measured it, with its objectives."""
+"""As llm-d measured it (guides/optimized-baseline, vllm/vllm-openai:v0.19.1), with its objectives."""
 CHAT = replace(
     QWEN,
     objective=Objective(ttft_seconds=1.0, tpot_seconds=0.05),
@@ -255,6 +255,13 @@ def cases(peak: int = 8) -> tuple[Case, ...]:
             name="llm-d ramp",
             service=QWEN,
             load=lambda seed: llmd_ramp(seed=seed),
+            min_replicas=3,
+            max_replicas=8,
+        ),
+        Case(
+            name="llm-d ramp, unwaited",
+            service=QWEN,
+            load=lambda seed: llmd_ramp(seed=seed, waits=False),
             min_replicas=3,
             max_replicas=8,
         ),

@@ -1,13 +1,15 @@
 """Pods' lives, costs, faults: what a run tells of a fleet under simple rules."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from llmservice_operator.simulation.faults import Fault, FaultKind
 from llmservice_operator.simulation.fleet import FleetSettings, Run, simulate
+from llmservice_operator.simulation.loads import Wait
 from llmservice_operator.simulation.observation import Observation, Scrape
 from llmservice_operator.simulation.peers.hpa import Static
 from llmservice_operator.simulation.score import Objective, latencies, score
@@ -127,6 +129,25 @@ def test_without_ready_pods_requests_are_held_and_then_served() -> None:
 
     assert policy.seen[4].held_requests == 25
     assert not np.isnan(run.requests["end"]).any()
+
+
+def test_a_stage_that_waits_begins_two_seconds_after_the_last_answer() -> None:
+    """Its generator looks once a second, and needs two more to begin."""
+    load = replace(even_load(2.0, 120.0), waits=(Wait(120, 60.0),))
+    run = simulate(tables(), load, Static(1), STEADY)
+
+    answered = float(run.requests["end"][:120].max())
+    first = float(run.requests["ready"][120] - run.half_request_seconds)
+    assert first - load.arrival_seconds[120] + 60.0 == pytest.approx(math.ceil(answered) + 2.0)
+    assert not np.isnan(run.requests["end"]).any()
+
+
+def test_what_waits_for_its_stage_is_not_held_by_the_router() -> None:
+    load = replace(even_load(2.0, 120.0, answer=2000), waits=(Wait(120, 60.0),))
+    policy = Scripted(lambda _: 1)
+    simulate(tables(), load, policy, STEADY)
+
+    assert {seen.held_requests for seen in policy.seen} == {0}
 
 
 # ── faults ──

@@ -14,7 +14,7 @@ import numpy as np
 from llmservice_operator.perfmodel.arrivals import Generator
 from llmservice_operator.simulation.faults import CLOCK_JUMP_SECONDS, Fault, FaultKind
 from llmservice_operator.simulation.kernel import LEAST_LOADED, RANDOM, ROUND_ROBIN, advance
-from llmservice_operator.simulation.loads import Load
+from llmservice_operator.simulation.loads import STAGE_PAUSE_SECONDS, Load
 from llmservice_operator.simulation.observation import Observation, Policy
 from llmservice_operator.simulation.records import (
     NEVER,
@@ -132,6 +132,8 @@ class Simulation:
             faults=settings.faults,
         )
         self._sent, self._wanted, self._now = 0, 0, 0.0
+        self._waits = deque(load.waits)
+        self._load_end = load.seconds
         self._hung: set[Fault] = set()
         self._start_seconds: deque[float] = deque(maxlen=5)
         self.run = Run(load, policy.name, requests, half_request_seconds=half)
@@ -141,15 +143,13 @@ class Simulation:
         settings = self._settings
         first = settings.initial_replicas if settings.initial_replicas is not None else settings.min_replicas
         self._scale(first, now=0.0, at_once=True)
-        load_end = self.run.load.seconds
-        last = load_end + settings.tail_seconds
         events = [(0.0, 0), (self._policy.period_seconds, 1)]
         while events:
             at, kind = heapq.heappop(events)
-            if at > last:
+            if at > self._load_end + settings.tail_seconds:
                 break
             self._serve(at)
-            if at >= load_end and self._is_over():
+            if at >= self._load_end and self._is_over():
                 break
             if kind == 0:
                 self._scrape(at)
@@ -163,8 +163,25 @@ class Simulation:
         return self.run
 
     def _is_over(self) -> bool:
-        idle = not any(engine["running"] or engine["waiting"] for engine in self._fleet.engines)
-        return idle and self._sent == len(self.run.load) and self._wanted <= self._settings.min_replicas
+        return self._is_answered(len(self.run.load)) and self._wanted <= self._settings.min_replicas
+
+    def _is_answered(self, requests: int) -> bool:
+        """So many were sent, and no engine has anything left of them."""
+        engines = self._fleet.engines
+        return self._sent >= requests and not (engines["running"].any() or engines["waiting"].any())
+
+    @property
+    def _limit(self) -> int:
+        """Requests that may be sent before a stage's end is waited for."""
+        return self._waits[0].request if self._waits else len(self.run.load)
+
+    def _begin_stage(self) -> None:
+        """If the stage before is answered: the next one's requests come so much later than without waiting."""
+        if self._waits and self._is_answered(self._limit):
+            request, begin = self._waits.popleft()
+            late = self._now + STAGE_PAUSE_SECONDS - begin - (self._load_end - self.run.load.seconds)
+            self._fleet.requests["ready"][request:] += late
+            self._load_end += late
 
     def _serve(self, until: float) -> None:
         """Serve, with pods that become ready on the way."""
@@ -175,10 +192,12 @@ class Simulation:
                 if pod.phase is not Phase.READY
             ]
             stop = max(self._now, min([until, *changes]))
+            if self._waits and self._sent == self._limit:
+                stop = min(stop, math.floor(self._now) + 1.0)  # a generator that waits looks once a second
             fleet = self._fleet
             self._sent = advance(
                 self._tables,
-                fleet.requests,
+                fleet.requests[: self._limit],
                 fleet.engines,
                 fleet.endings,
                 fleet.router,
@@ -193,6 +212,7 @@ class Simulation:
                 if pod.phase is Phase.STARTING and pod.ready_seconds <= stop:
                     self._begin(pod)
             self._end_drains()
+            self._begin_stage()
 
     def _begin(self, pod: Pod) -> None:
         pod.phase = Phase.READY
@@ -225,7 +245,7 @@ class Simulation:
         ready = {pod.pod: pod.ready_seconds for pod in self._pods if pod.phase is Phase.READY}
         starting = [pod for pod in self._pods if pod.phase is Phase.STARTING]
         jump = any(fault.kind is FaultKind.CLOCK_JUMP and fault.holds(now) for fault in settings.faults)
-        arrived = int(np.searchsorted(self._fleet.requests["ready"], now))
+        arrived = min(int(np.searchsorted(self._fleet.requests["ready"], now)), self._limit)
         seen = Observation(
             now_seconds=now + (CLOCK_JUMP_SECONDS if jump else 0.0),
             metrics_seconds=now,

@@ -1,12 +1,16 @@
 """Loads: arrivals with lengths, made from stages, from counts per window, or from recorded requests. Seeded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from llmservice_operator.simulation.records import Floats, Integers
+
+STAGE_PAUSE_SECONDS = 2.0
+"""Between the last answer of a stage that is waited for and the next stage: a second of pause, one to fill the queue of
+requests (kubernetes-sigs/inference-perf inference_perf/loadgen/load_generator.py)."""
 
 
 class Stage(NamedTuple):
@@ -14,6 +18,14 @@ class Stage(NamedTuple):
 
     rate_per_second: float
     seconds: float
+
+
+class Wait(NamedTuple):
+    """Requests from this one on are sent only when all before it are answered."""
+
+    request: int
+    begin_seconds: float
+    """Of its stage, had nothing been waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +39,9 @@ class Load:
     cached_tokens: Integers
     """Of each prompt, found in the prefix cache wherever it is sent."""
     seconds: float
-    """How long requests come."""
+    """How long requests come, if nothing is waited for."""
+    waits: tuple[Wait, ...] = ()
+    """In order; `arrival_seconds` are as if nothing were waited for."""
 
     def __len__(self) -> int:
         return len(self.arrival_seconds)
@@ -40,17 +54,27 @@ class Pair(NamedTuple):
     answer: int
 
 
-def staged_arrivals(stages: Sequence[Stage], *, seed: int | None) -> Floats:
-    """Arrivals of stages one after the other: evenly spaced, or a Poisson process where a seed is given."""
-    generator = None if seed is None else np.random.default_rng(seed)
+def staged_arrivals(stages: Sequence[Stage], *, seed: int) -> Floats:
+    """A Poisson process whose rate is one stage's after the other."""
+    generator = np.random.default_rng(seed)
     begin, parts = 0.0, []
     for stage in stages:
-        count = stage.rate_per_second * stage.seconds
-        if generator is None:
-            times = begin + (np.arange(round(count)) + 0.5) / stage.rate_per_second
-        else:
-            times = begin + generator.uniform(0.0, stage.seconds, generator.poisson(count))
-        parts.append(np.sort(times))
+        count = generator.poisson(stage.rate_per_second * stage.seconds)
+        parts.append(begin + np.sort(generator.uniform(0.0, stage.seconds, count)))
+        begin += stage.seconds
+    return np.concatenate(parts)
+
+
+def stretched_arrivals(stages: Sequence[Stage], *, seed: int) -> Floats:
+    """Rate x seconds requests a stage; gaps are exponential, stretched to end with the stage.
+
+    What inference-perf calls a constant load (inference_perf/loadgen/load_timer.py).
+    """
+    generator = np.random.default_rng(seed)
+    begin, parts = 0.0, []
+    for stage in stages:
+        gaps = generator.exponential(1.0, int(stage.rate_per_second * stage.seconds))
+        parts.append(begin + np.cumsum(gaps) * (stage.seconds / gaps.sum()))
         begin += stage.seconds
     return np.concatenate(parts)
 
@@ -110,20 +134,32 @@ def drawn_load(
     return make_load(name, arrivals, drawn[:, 0], drawn[:, 1], seconds=seconds, cached_share=cached_share)
 
 
-def llmd_ramp(*, seed: int, poisson: bool = False) -> Load:
+def llmd_ramp(*, seed: int, waits: bool = True) -> Load:
     """The staged ramp that llm-d scored its SLO-aware autoscaler on: 4,000 tokens in, 1,000 out.
 
     Rates, durations and distributions as published: github.com/llm-d/llm-d,
-    guides/workload-autoscaling/slo-aware/benchmark-templates/scored-config.yml. Arrivals are constant there.
+    guides/workload-autoscaling/slo-aware/benchmark-templates/scored-config.yml. Its generator begins a stage only when
+    the one before is answered, so that each begins with idle engines; without `waits` a stage follows the last at once.
     """
     rates = ((2, 330), (4, 360), (6, 360), (8, 360), (10, 360), (4, 360), (1, 300))
     stages = [Stage(rate, seconds) for rate, seconds in rates]
-    arrivals = staged_arrivals(stages, seed=seed if poisson else None)
+    arrivals = stretched_arrivals(stages, seed=seed)
     count = len(arrivals)
-    return make_load(
+    load = make_load(
         "llm-d ramp",
         arrivals,
         normal_lengths(count, mean=4000, deviation=300, least=3500, most=4500, seed=2 * seed),
         normal_lengths(count, mean=1000, deviation=80, least=900, most=1100, seed=2 * seed + 1),
         seconds=sum(stage.seconds for stage in stages),
     )
+    return replace(load, waits=_waits(stages)) if waits else load
+
+
+def _waits(stages: Sequence[Stage]) -> tuple[Wait, ...]:
+    """Before each stage but the first."""
+    found, request, begin = [], 0, 0.0
+    for stage in stages[:-1]:
+        request += int(stage.rate_per_second * stage.seconds)
+        begin += stage.seconds
+        found.append(Wait(request, begin))
+    return tuple(found)
