@@ -33,8 +33,33 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* An image by way of `imageRegistry`: its own registry, where it names one, is replaced. Takes root and image. */}}
+{{- define "llmservice-operator.fromRegistry" -}}
+{{- $parts := splitList "/" .image }}
+{{- $first := first $parts }}
+{{- if not .root.Values.imageRegistry }}
+{{- .image }}
+{{- else if and (gt (len $parts) 1) (or (contains "." $first) (contains ":" $first) (eq $first "localhost")) }}
+{{- printf "%s/%s" .root.Values.imageRegistry (join "/" (rest $parts)) }}
+{{- else }}
+{{- printf "%s/%s" .root.Values.imageRegistry .image }}
+{{- end }}
+{{- end }}
+
 {{- define "llmservice-operator.image" -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- $image := printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- with .Values.image.digest }}
+{{- $image = printf "%s@%s" $.Values.image.repository . }}
+{{- end }}
+{{- include "llmservice-operator.fromRegistry" (dict "root" . "image" $image) }}
+{{- end }}
+
+{{- define "llmservice-operator.engineImages" -}}
+{{- $images := dict }}
+{{- range $row, $image := .Values.engineImages }}
+{{- $_ := set $images $row (include "llmservice-operator.fromRegistry" (dict "root" $ "image" $image)) }}
+{{- end }}
+{{- $images | toJson }}
 {{- end }}
 
 {{- define "llmservice-operator.namespaced" -}}
@@ -86,6 +111,80 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $labels := default dict .metadata.labels }}
 {{- if and (eq (default "" (get $labels "app.kubernetes.io/part-of")) "llmservice-operator") (not (and (eq .metadata.namespace $.Release.Namespace) (eq .metadata.name (include "llmservice-operator.fullname" $)))) }}
 {{- fail (printf "Deployment %s/%s is another llmservice-operator: set watchNamespaces here and there, or uninstall it first" .metadata.namespace .metadata.name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Whether an object of the Prometheus operator is wanted: "true", or empty. Takes root, switch (true, false or auto),
+value (the switch's name) and kind. An explicit true where the kind is unknown would fail half-way: it is refused here.
+*/}}
+{{- define "llmservice-operator.monitored" -}}
+{{- $versions := .root.Capabilities.APIVersions }}
+{{- $known := $versions.Has (printf "monitoring.coreos.com/v1/%s" .kind) }}
+{{- /* `helm template --api-versions` may name the group's version alone, which a cluster without that kind does too. */}}
+{{- if not (or $known ($versions.Has "monitoring.coreos.com/v1/ServiceMonitor") ($versions.Has "monitoring.coreos.com/v1/PodMonitor") ($versions.Has "monitoring.coreos.com/v1/PrometheusRule")) }}
+{{- $known = $versions.Has "monitoring.coreos.com/v1" }}
+{{- end }}
+{{- if eq (toString .switch) "true" }}
+{{- if not $known }}
+{{- fail (printf "%s is true, and this cluster has no %s (monitoring.coreos.com/v1): install the Prometheus operator first, or leave it at auto; `helm template` needs --api-versions monitoring.coreos.com/v1" .value .kind) }}
+{{- end }}
+{{- print "true" }}
+{{- else if and (eq (toString .switch) "auto") $known }}
+{{- print "true" }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of objects that Prometheus' operator or Grafana's sidecar picks up by labels of their own. */}}
+{{- define "llmservice-operator.pickedUpLabels" -}}
+{{ toYaml (merge (dict) .labels (include "llmservice-operator.labels" .root | fromYaml)) }}
+{{- end }}
+
+{{/* The port of a URL, its scheme's where it names none. */}}
+{{- define "llmservice-operator.urlPort" -}}
+{{- $url := urlParse . }}
+{{- $port := regexFind ":[0-9]+$" $url.host }}
+{{- if $port }}{{ trimPrefix ":" $port }}{{ else if eq $url.scheme "http" }}80{{ else }}443{{ end }}
+{{- end }}
+
+{{/* Values that contradict each other, which a schema cannot tell. */}}
+{{- define "llmservice-operator.refuseContradictions" -}}
+{{- if and .Values.caBundle.configMap .Values.caBundle.secret }}
+{{- fail (printf "caBundle.configMap is %s and caBundle.secret is %s: name one of them" .Values.caBundle.configMap .Values.caBundle.secret) }}
+{{- end }}
+{{- if and (eq (toString .Values.metrics.serviceMonitor.enabled) "true") (not .Values.metrics.service.enabled) }}
+{{- fail "metrics.serviceMonitor.enabled is true and metrics.service.enabled is false: a ServiceMonitor needs the Service; set the second to true" }}
+{{- end }}
+{{- if and .Values.networkPolicies.engines.enabled (not .Values.networkPolicies.engines.namespaces) (not .Values.watchNamespaces) }}
+{{- fail "networkPolicies.engines.enabled is true, and no namespace is known: name them in networkPolicies.engines.namespaces" }}
+{{- end }}
+{{- end }}
+
+{{/* The fields of a schema, one path a line. Takes schema and path. */}}
+{{- define "llmservice-operator.fieldPaths" -}}
+{{- range $name, $field := .schema.properties }}
+{{ $.path }}.{{ $name }}
+{{- if $field.properties }}
+{{- include "llmservice-operator.fieldPaths" (dict "schema" $field "path" (printf "%s.%s" $.path $name)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A CRD that others look after, and that is older than this release, would drop what services say. */}}
+{{- define "llmservice-operator.refuseOlderCRDs" -}}
+{{- if not (or .Values.crds.install (include "llmservice-operator.namespaced" .)) }}
+{{- range $path, $_ := .Files.Glob "files/*.yaml" }}
+{{- $ours := $.Files.Get $path | fromYaml }}
+{{- $theirs := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $ours.metadata.name }}
+{{- if $theirs }}
+{{- $known := include "llmservice-operator.fieldPaths" (dict "schema" (first $theirs.spec.versions).schema.openAPIV3Schema "path" "") | splitList "\n" }}
+{{- range include "llmservice-operator.fieldPaths" (dict "schema" (first $ours.spec.versions).schema.openAPIV3Schema "path" "") | splitList "\n" }}
+{{- if not (has . $known) }}
+{{- fail (printf "the CRD %s in this cluster is of an older release: it lacks %s. Apply the crds/ of this release first, or set crds.install to true" $ours.metadata.name (trimPrefix "." .)) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

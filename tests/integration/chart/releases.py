@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "llmservice-operator"
 NAME = "llmservice-operator"
 NAMESPACE = "llmservice-system"
+MONITORING = "monitoring.coreos.com/v1"
+"""The Prometheus operator's API, as `helm template` may be told of it."""
 
 
 class HelmError(Exception):
@@ -50,10 +52,17 @@ def values_arguments(values: dict[str, Any]) -> list[str]:
     ]
 
 
-def render(**values: Any) -> list[dict[str, Any]]:
-    """The objects of a release with these values."""
-    text = helm("template", NAME, str(CHART), "--namespace", NAMESPACE, *values_arguments(values))
+def render(*arguments: str, **values: Any) -> list[dict[str, Any]]:
+    """The objects of a release with these values, without the pods of `helm test`."""
+    text = helm(
+        "template", NAME, str(CHART), "--namespace", NAMESPACE, "--skip-tests", *arguments, *values_arguments(values)
+    )  # fmt: skip
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def render_monitored(**values: Any) -> list[dict[str, Any]]:
+    """The objects of a release where the Prometheus operator is."""
+    return render("--api-versions", MONITORING, **values)
 
 
 def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

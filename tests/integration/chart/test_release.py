@@ -164,7 +164,7 @@ def test_a_second_cluster_wide_release_is_refused(release: AnyLightCluster) -> N
 
 
 def test_an_upgrade_of_the_release_is_not_a_second_one(release: AnyLightCluster) -> None:
-    assert "has been upgraded" in install(release, replicas=2)
+    assert "has been upgraded" in install(release, replicas=3)
 
 
 def test_namespaced_releases_live_side_by_side(light_cluster: AnyLightCluster) -> None:

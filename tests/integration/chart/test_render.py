@@ -39,21 +39,25 @@ def test_versions_are_the_releases() -> None:
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
-def test_the_crd_is_the_generated_one() -> None:
-    (rendered,) = of_kind(render(), "CustomResourceDefinition")
-    generated = yaml.safe_load((ROOT / "crds" / "llmservices.yaml").read_text())
+def test_the_crds_are_the_generated_ones() -> None:
+    rendered = of_kind(render(), "CustomResourceDefinition")
+    generated = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
 
-    assert rendered["spec"] == generated["spec"]
-    assert rendered["metadata"]["name"] == generated["metadata"]["name"]
-
-
-def test_the_crd_outlives_the_release() -> None:
-    (crd,) = of_kind(render(), "CustomResourceDefinition")
-
-    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert {crd["metadata"]["name"]: crd["spec"] for crd in rendered} == {
+        crd["metadata"]["name"]: crd["spec"] for crd in generated
+    }
 
 
-def test_the_crd_may_be_left_to_others() -> None:
+def test_the_crds_outlive_the_release() -> None:
+    policies = {
+        crd["metadata"]["annotations"]["helm.sh/resource-policy"]
+        for crd in of_kind(render(), "CustomResourceDefinition")
+    }
+
+    assert policies == {"keep"}
+
+
+def test_the_crds_may_be_left_to_others() -> None:
     assert of_kind(render(crds={"install": False}), "CustomResourceDefinition") == []
 
 
@@ -89,6 +93,39 @@ def test_values_become_settings() -> None:
     assert settings.supervisor_pull_policy == "Never"
     assert settings.log_level == "DEBUG"
     assert settings.lease_name == "own"
+
+
+def test_prometheus_is_told_where_it_is_named() -> None:
+    url = "http://prometheus.monitoring.svc:9090"
+
+    assert operator_environment(render(prometheus={"url": url}))["LLMSERVICE_PROMETHEUS_URL"] == url
+
+
+def test_a_registry_stands_in_for_that_of_each_image() -> None:
+    objects = render(imageRegistry="registry.local:5000/mirror", image={"digest": f"sha256:{'0' * 64}"})
+    images = read_settings(operator_environment(objects)).engine_images
+
+    assert operator_container(objects)["image"] == (
+        f"registry.local:5000/mirror/llmservice/operator@sha256:{'0' * 64}"
+    )
+    assert images["default"].startswith("registry.local:5000/mirror/vllm/vllm-openai:")
+    assert images["cpu"].startswith("registry.local:5000/mirror/llmservice/vllm-cpu:")
+
+
+def test_the_cluster_itself_is_reached_without_the_proxy() -> None:
+    variables = operator_environment(render(proxy={"https": "http://proxy.local:3128", "no": ["hub.local"]}))
+
+    assert variables["HTTPS_PROXY"] == "http://proxy.local:3128"
+    assert {"$(KUBERNETES_SERVICE_HOST)", ".svc", "hub.local"} <= set(variables["NO_PROXY"].split(","))
+
+
+@pytest.mark.parametrize("kind", ["configMap", "secret"])
+def test_a_bundle_of_authorities_is_mounted_and_named(kind: str) -> None:
+    objects = render(caBundle={kind: "authorities"})
+    path = operator_environment(objects)["SSL_CERT_FILE"]
+    mounts = {each["name"]: each["mountPath"] for each in operator_container(objects)["volumeMounts"]}
+
+    assert path == f"{mounts['ca-bundle']}/ca.crt"
 
 
 def test_accelerators_reach_the_catalogue() -> None:
@@ -129,13 +166,21 @@ def test_probes(probe: str, path: str) -> None:
 
 def test_one_copy_has_no_disruption_budget() -> None:
     """It would say nothing but "evict it", which holds without one."""
-    assert of_kind(render(), "PodDisruptionBudget") == []
+    assert of_kind(render(replicas=1), "PodDisruptionBudget") == []
 
 
 def test_two_copies_are_evicted_one_at_a_time() -> None:
-    (budget,) = of_kind(render(replicas=2), "PodDisruptionBudget")
+    (budget,) = of_kind(render(), "PodDisruptionBudget")
 
     assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_copies_are_spread_as_told() -> None:
+    rule = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    (deployment,) = of_kind(render(topologySpreadConstraints=[rule]), "Deployment")
+    (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+
+    assert spread == rule | {"labelSelector": deployment["spec"]["selector"]}
 
 
 def test_namespaced_release_has_no_cluster_scoped_object() -> None:
@@ -147,6 +192,7 @@ def test_namespaced_release_has_no_cluster_scoped_object() -> None:
         "RoleBinding",
         "Service",
         "Deployment",
+        "PodDisruptionBudget",
     }
 
 
@@ -188,7 +234,9 @@ def test_roles_and_accounts_may_be_left_to_others() -> None:
     (deployment,) = of_kind(objects, "Deployment")
 
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "own"
-    assert {each["kind"] for each in objects} == {"CustomResourceDefinition", "Service", "Deployment"}
+    assert not {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"} & {
+        each["kind"] for each in objects
+    }
 
 
 @pytest.mark.parametrize(
@@ -208,6 +256,21 @@ def test_roles_and_accounts_may_be_left_to_others() -> None:
         ({"accelerators": [{**ROW, "memoryGB": 1}]}, "additional properties 'memoryGB' not allowed"),
         ({"extraEnv": [{"name": "LLMSERVICE_WORKERS", "value": "1"}]}, "'not' failed"),
         ({"serviceAccount": {"create": False}}, "serviceAccount.name is empty"),
+        ({"imageRegistry": "https://registry.example.com"}, "does not match pattern"),
+        ({"image": {"digest": "latest"}}, "does not match pattern"),
+        ({"prometheus": {"url": "prometheus:9090"}}, "does not match pattern"),
+        ({"proxy": {"no": "a,b"}}, "got string, want array"),
+        ({"metrics": {"podMonitor": {"enabled": "yes"}}}, "must be one of"),
+        ({"networkPolicies": {"engine": {}}}, "additional properties 'engine' not allowed"),
+        (
+            {"networkPolicies": {"engines": {"enabled": True}}},
+            "no namespace is known: name them in networkPolicies.engines.namespaces",
+        ),
+        ({"caBundle": {"configMap": "a", "secret": "b"}}, "caBundle.configMap is a and caBundle.secret is b"),
+        (
+            {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},
+            "a ServiceMonitor needs the Service",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
