@@ -94,10 +94,10 @@ def install_operator(cluster: AnyCluster, image: Path, *values: str) -> None:
     """Install or upgrade the chart and wait until the operator is ready.
 
     The archive's name holds the hash of what the image is made from: as an annotation it rolls the operator's pod
-    when the image was built anew under the same tag.
+    when the image was built anew under the same tag. One copy is enough for a machine that may go at any time.
     """
     built = f"podAnnotations.llmservice\\.dev/image={image.stem}"
-    settings = [argument for value in (built, *values) for argument in ("--set", value)]
+    settings = [argument for value in (built, "replicas=1", *values) for argument in ("--set", value)]
     helm(
         cluster, "upgrade", "--install", RELEASE, str(CHART), "--namespace", OPERATOR_NAMESPACE,
         "--create-namespace", "--wait", "--timeout", "120s", *settings,
