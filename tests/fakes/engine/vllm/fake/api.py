@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -62,6 +63,8 @@ class Api:
         self._arguments, self._parameters, self._model = arguments, parameters, model
         self._engine, self._metrics = engine, metrics
         self._started = int(time.time())
+        self._frozen: bytes | None = None
+        self._faults_changed = asyncio.Event()
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         if request.path.startswith(_GUARDED) and not self._authorized(request):
@@ -75,6 +78,8 @@ class Api:
             return self._set_faults(request)
         if request.method != "GET":
             return json_response({"detail": "Method Not Allowed"}, HTTPStatus.METHOD_NOT_ALLOWED)
+        if request.path == "/metrics":
+            return await self._metrics_page()
         return self._page(request.path)
 
     def _page(self, path: str) -> HttpResponse:
@@ -91,8 +96,6 @@ class Api:
             return json_response(
                 {"object": "list", "data": [self._card(name) for name in self._arguments.served_names]}
             )
-        if path == "/metrics":
-            return self._metrics_page()
         return json_response({"detail": "Not Found"}, HTTPStatus.NOT_FOUND)
 
     def _card(self, name: str) -> dict[str, Any]:
@@ -117,26 +120,43 @@ class Api:
             self._engine.faults = fault_texts.parse(request.body.decode())
         except fault_texts.FaultError as error:
             return _error(str(error), HTTPStatus.BAD_REQUEST)
-        self._engine.on_progress()
-        return json_response({"faults": self._engine.faults.by_name})
-
-    def _metrics_page(self) -> HttpResponse:
         faults = self._engine.faults
+        if "metrics-reset" in faults:
+            self._metrics.reset()
+        if "metrics-frozen" not in faults:
+            self._frozen = None
+        self._faults_changed.set()
+        self._faults_changed = asyncio.Event()
+        self._engine.on_progress()
+        return json_response({"faults": faults.by_name})
+
+    async def _metrics_page(self) -> HttpResponse:
+        while "metrics-hang" in self._engine.faults:
+            await self._faults_changed.wait()
+        faults = self._engine.faults
+        if "metrics-cut" in faults:
+            raise StreamCutError
         if "metrics-off" in faults:
             return json_response({"detail": "Not Found"}, HTTPStatus.NOT_FOUND)
+        body = self._frozen or self._metrics_text(faults).encode()
+        if "metrics-frozen" in faults:
+            self._frozen = body
+        return HttpResponse(body=body, content_type=_METRICS_TYPE)
+
+    def _metrics_text(self, faults: fault_texts.Faults) -> str:
         gauges = {
             "num_requests_running": float(self._engine.told_running),
             "num_requests_waiting": float(self._engine.told_waiting),
             "kv_cache_usage_perc": self._engine.kv_usage,
         }
-        page = self._metrics.page(
+        return self._metrics.page(
             gauges,
             self._cache_config(),
-            engine_series=not self._arguments.disable_log_stats,
+            engine_series=not self._arguments.disable_log_stats and "metrics-empty" not in faults,
             missing=faults.text("metrics-missing", "series", ""),
             not_a_number="metrics-nan" in faults,
+            no_numbers=faults.has("metrics-nan", "counters"),
         )
-        return HttpResponse(body=page.encode(), content_type=_METRICS_TYPE)
 
     def _cache_config(self) -> dict[str, object]:
         model, arguments = self._model, self._arguments

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from vllm.fake.faults import Faults
 from vllm.fake.metrics import Metrics
 from vllm.fake.parameters import Parameters
+from vllm.fake.steps import DEFAULT_TOKEN_BUDGET, budget_left, compute_step
 
 _MIN_STEP_SECONDS = 0.0005
 
@@ -29,6 +30,7 @@ class Request:
     first_token: float = 0.0
     last_token: float = 0.0
     generated: int = 0
+    computed: int = 0  # of the prompt, where steps are computed one by one
     prefilled: bool = False
     finish_reason: str | None = None
     output: asyncio.Queue[bool | None] = field(default_factory=asyncio.Queue)
@@ -58,8 +60,13 @@ class Engine:
         *,
         max_num_seqs: int,
         kv_cache_tokens: int,
+        token_budget: int | None = None,
+        counts_bytes: bool = True,
     ) -> None:
         self._parameters, self._metrics = parameters, metrics
+        self._token_budget = token_budget or DEFAULT_TOKEN_BUDGET
+        self._batches = parameters.step_seconds > 0
+        self._counts_bytes = counts_bytes
         self.faults = faults
         self._max_num_seqs, self._kv_cache_tokens = max_num_seqs, kv_cache_tokens
         self._waiting: deque[Request] = deque()
@@ -131,15 +138,23 @@ class Engine:
 
     async def run(self) -> None:
         """Steps for ever."""
+        end = time.monotonic()
         while True:
             if not self.running and not self._waiting:
                 self._work.clear()
                 await self._work.wait()
+                end = time.monotonic()
             self._admit()
-            await asyncio.sleep(self._next_step_seconds())
+            if self._batches:
+                # From the end of the step before, not from now: what this process itself takes isn't the engine's.
+                end += compute_step(self.running, self._parameters, self._token_budget)
+                await asyncio.sleep(max(0.0, end - time.monotonic()))
+            else:
+                await asyncio.sleep(self._next_step_seconds())
+                end = time.monotonic()
             if "hang" in self.faults and self.total_tokens >= self.faults.number("hang", "tokens", 1):
                 await asyncio.Event().wait()
-            self._step(time.monotonic())
+            self._step(end)
             self._tell()
             self._stepped.set()
 
@@ -153,6 +168,8 @@ class Engine:
             request = self._waiting[0]
             need = request.kv_tokens_at_end
             if self.running and reserved + need > self._kv_cache_tokens:
+                return
+            if self._batches and budget_left(self.running, self._token_budget) < 1:
                 return
             reserved += need
             request.scheduled = now
@@ -180,7 +197,7 @@ class Engine:
             if request.finish_reason is not None:
                 continue
             if not request.prefilled:
-                if now + _MIN_STEP_SECONDS < request.scheduled + self._prefill_seconds(request):
+                if not self._is_computed(request, now):
                     continue
                 computed += self._prefill(request, now)
             else:
@@ -195,9 +212,14 @@ class Engine:
                 self._finish(request, "stop")
         self._count_step(made, computed)
 
+    def _is_computed(self, request: Request, now: float) -> bool:
+        if self._batches:
+            return request.computed >= request.prompt_tokens
+        return now + _MIN_STEP_SECONDS >= request.scheduled + self._prefill_seconds(request)
+
     def _prefill(self, request: Request, now: float) -> int:
         request.prefilled, request.first_token = True, now
-        self._metrics.observe("time_to_first_token_seconds", now - request.arrived)
+        self._metrics.observe("time_to_first_token_seconds", max(0.0, now - request.arrived))
         self._metrics.counters["prompt_tokens"] += request.prompt_tokens
         self._metrics.counters["prefix_cache_queries"] += request.prompt_tokens
         self._metrics.labelled["prompt_tokens_by_source"]["local_compute"] += request.prompt_tokens
@@ -209,10 +231,10 @@ class Engine:
         self.total_tokens += made
         self._metrics.counters["generation_tokens"] += made
         self._metrics.observe("iteration_tokens_total", made + computed)
-        self._metrics.counters["estimated_read_bytes_per_gpu"] += self._parameters.read_bytes_per_step
-        self._metrics.counters["estimated_flops_per_gpu"] += self._parameters.flops_per_token * (
-            made + computed
-        )
+        if self._counts_bytes:
+            flops = self._parameters.flops_per_token * (made + computed)
+            self._metrics.counters["estimated_read_bytes_per_gpu"] += self._parameters.read_bytes_per_step
+            self._metrics.counters["estimated_flops_per_gpu"] += flops
         self.on_progress()
 
     def _finish(self, request: Request, reason: str) -> None:

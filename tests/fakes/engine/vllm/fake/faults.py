@@ -11,7 +11,11 @@ While serving:
   exit-zero:after=S         after S seconds of serving, or :requests=N finished ones, the engine core dies, exit code 0
   unhealthy                 /health answers 503
   cut-streams:tokens=N      a stream is cut after N tokens, without an end
-  metrics-nan  metrics-missing:series=vllm:num_requests_running  metrics-off (404)
+  metrics-nan               gauges are NaN; with :counters=yes so is every other value of the engine's
+  metrics-missing:series=vllm:num_requests_running    without this one    metrics-empty  without all of the engine's
+  metrics-off  404          metrics-hang  no answer until the fault is over    metrics-cut  closed without an answer
+  metrics-frozen            the page as it was when it was first asked for under this fault
+  metrics-reset             once, when it is set: counters and histograms begin anew, in the same process
   oom-serving:requests=N    out of memory at the Nth request, then as exit-zero
 
 `POST /fake/fault` with such a text changes the faults of a running engine.
@@ -46,7 +50,12 @@ NAMES = frozenset(
         "cut-streams",
         "metrics-nan",
         "metrics-missing",
+        "metrics-empty",
         "metrics-off",
+        "metrics-hang",
+        "metrics-cut",
+        "metrics-frozen",
+        "metrics-reset",
         "oom-serving",
     ]
 )

@@ -118,6 +118,8 @@ class _Server:
             self._metrics,
             max_num_seqs=arguments.max_num_seqs or default,
             kv_cache_tokens=model.kv_cache_tokens,
+            token_budget=arguments.max_num_batched_tokens,
+            counts_bytes=arguments.enable_mfu_metrics,
         )
         self._api = Api(arguments, parameters, model, self._engine, self._metrics)
         self._stop = asyncio.Event()

@@ -118,6 +118,13 @@ class Metrics:
     def observe(self, name: str, value: float, times: int = 1) -> None:
         self.histograms[name].observe(value, times)
 
+    def reset(self) -> None:
+        """All counters and histograms at zero: a fault."""
+        for values in (self.counters, self.rejections, *self.labelled.values()):
+            values.update(dict.fromkeys(values, 0.0))
+        for name, histogram in self.histograms.items():
+            self.histograms[name] = Histogram(histogram.bounds)
+
     def page(
         self,
         gauges: Mapping[str, float],
@@ -126,11 +133,18 @@ class Metrics:
         engine_series: bool = True,
         missing: str = "",
         not_a_number: bool = False,
+        no_numbers: bool = False,
     ) -> str:
-        """The whole page. `missing` leaves one family out, `not_a_number` makes the gauges NaN: both are faults."""
+        """The whole page.
+
+        Faults: `missing` leaves one family out, `not_a_number` makes the gauges NaN, `no_numbers` all of the engine's.
+        """
         families = [_process_series()]
         if engine_series:
-            families += self._engine_families(gauges, cache_config, not_a_number)
+            engine = self._engine_families(gauges, cache_config, not_a_number)
+            families += (
+                [[_without_number(line) for line in family] for family in engine] if no_numbers else engine
+            )
         lines = [
             line for family in families for line in family if not (missing and f" {missing}" in f" {line}")
         ]
@@ -195,6 +209,10 @@ def _head(name: str, kind: str, text: str) -> list[str]:
 
 def _family(name: str, kind: str, text: str, samples: list[tuple[str, float]]) -> list[str]:
     return [*_head(name, kind, text), *(f"{name}{labels} {_number(value)}" for labels, value in samples)]
+
+
+def _without_number(line: str) -> str:
+    return line if line.startswith("#") else f"{line.rpartition(' ')[0]} NaN"
 
 
 def _number(value: float) -> str:

@@ -29,6 +29,13 @@ class Parameters:
     prefill_tokens_per_second: float = 0.0  # 0: the prompt's length costs nothing
     tpot_seconds: float = 0.005
     tpot_seconds_per_running: float = 0.0
+    # Continuous batching by a law of a step's time instead of the four above; 0: not used. See `vllm/fake/steps.py`.
+    step_seconds: float = 0.0
+    step_least_token_seconds: float = 0.0
+    step_seconds_per_token: float = 0.0
+    step_seconds_per_sequence: float = 0.0
+    step_seconds_per_context_token: float = 0.0
+    step_seconds_per_attended_token: float = 0.0
     total_bytes: int = 24 * 1024**3  # of the device, or of the memory node
     activation_bytes: int = 300 * 1024**2
     non_torch_bytes: int = 240 * 1024**2
