@@ -1,0 +1,1 @@
+"""The Grafana dashboards, written with grafana-foundation-sdk. `make dashboards` writes them into the chart."""
