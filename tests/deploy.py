@@ -216,14 +216,14 @@ def wait_until(
     )
 
 
-def wait_for_crd(cluster: HasKubeconfig) -> None:
-    """Return once our CRD is established.
+def wait_for_crd(cluster: HasKubeconfig, name: str = CRD_NAME) -> None:
+    """Return once our CRD of this name is established.
 
     `kubectl wait` fails on a CRD that is a moment old: it has no conditions yet.
     """
     wait_until(
         cluster,
-        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3D{CRD_NAME}",
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3D{name}",
         lambda crd: condition(crd, "Established").get("status") == "True",
         timeout_seconds=30,
     )

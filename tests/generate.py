@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CRD = ROOT / "crds" / "llmservices.yaml"
-CHART_CRD = ROOT / "charts" / "llmservice-operator" / "files" / "llmservices.yaml"
+CRDS = ROOT / "crds"
+CHART_CRDS = ROOT / "charts" / "llmservice-operator" / "files"
 REFERENCE = ROOT / "operator" / "docs" / "reference"
 LLMSERVICE = str(Path(sys.executable).with_name("llmservice"))
 
-GENERATED = (CRD.parent, CHART_CRD.parent, REFERENCE, ROOT / "tests" / "golden")
+GENERATED = (CRDS, CHART_CRDS, REFERENCE, ROOT / "tests" / "golden")
 """Folders whose files are compared before and after; hand-written neighbours do not change by themselves."""
 
 
@@ -23,10 +23,11 @@ def output(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def crd() -> None:
-    text = output(sys.executable, "-m", "llmservice_operator.api.crd")
-    CRD.write_text(text)
-    CHART_CRD.write_text(text)
+def crds() -> None:
+    for plural in ("llmservices", "scalingpolicies"):
+        text = output(sys.executable, "-m", "llmservice_operator.api.crd", plural)
+        for folder in (CRDS, CHART_CRDS):
+            (folder / f"{plural}.yaml").write_text(text)
 
 
 def golden_manifests() -> None:
@@ -62,7 +63,7 @@ def answers() -> None:
         (REFERENCE / f"{name}.txt").write_text(f"$ llmservice {' '.join(arguments)}\n{text}")
 
 
-GENERATORS: tuple[Callable[[], None], ...] = (crd, golden_manifests, plans, answers, reference)
+GENERATORS: tuple[Callable[[], None], ...] = (crds, golden_manifests, plans, answers, reference)
 
 
 def contents() -> dict[Path, bytes]:

@@ -211,7 +211,7 @@ class Controllers:
 
 def install_crds(api: Api) -> None:
     """The project's CRDs, and wait until the API server serves them."""
-    for crd in yaml.safe_load_all((ROOT / "crds" / "llmservices.yaml").read_text()):
+    for crd in (yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))):
         name = crd["metadata"]["name"]
         api.request("PATCH", f"{CRDS}/{name}?fieldManager=tests&force=true", crd, content_type=APPLY)
         for found in api.events(CRDS, deadline=time.monotonic() + WAIT_SECONDS):

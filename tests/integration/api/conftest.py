@@ -1,4 +1,4 @@
-"""An API server with our CRD, and what it says of every bad object."""
+"""An API server with our CRDs, and what it says of every bad object."""
 
 import re
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def kubectl(light_cluster: AnyLightCluster, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def crd(kubectl: Kubectl) -> None:
-    """Our CRD, ready to be used."""
-    kubectl.install_crd()
+    """Our CRDs, ready to be used."""
+    kubectl.install_crds()
 
 
 @pytest.fixture(scope="session")

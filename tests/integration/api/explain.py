@@ -45,6 +45,11 @@ MANUAL = (
     "llmsvc.status.engine",
     "llmsvc.status.start",
     "llmsvc.status.lastFailure",
+    "llmsvc.status.scaling",
+    "llmsvc.status.scaling.signals",
+    "llmsvc.status.scaling.decisions",
+    "llmscale",
+    "llmscale.spec",
 )
 
 
@@ -53,6 +58,7 @@ def pages(kubectl: Kubectl) -> dict[str, str]:
     manual = [f"$ kubectl explain {path}\n{kubectl.output('explain', path)}" for path in MANUAL]
     return {
         "explain.txt": tidy(kubectl.output("explain", "llmsvc", "--recursive")),
+        "explain-scalingpolicy.txt": tidy(kubectl.output("explain", "llmscale", "--recursive")),
         "manual.txt": tidy("\n".join(manual)),
     }
 
@@ -71,7 +77,7 @@ def main(arguments: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory() as cache:
             kubectl = Kubectl(program=program_for(cluster), kubeconfig=cluster.kubeconfig, cache=Path(cache))
-            kubectl.install_crd()
+            kubectl.install_crds()
             made = pages(kubectl)
     finally:
         if found is None:

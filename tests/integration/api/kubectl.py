@@ -10,7 +10,9 @@ import deploy
 from devcluster import LightCluster
 from devcluster.fixtures import AnyLightCluster
 
-CRD = Path(__file__).parents[3] / "crds" / "llmservices.yaml"
+CRDS = sorted((Path(__file__).parents[3] / "crds").glob("*.yaml"))
+EXPLAINED = ("llmsvc.spec.model", "llmscale.spec")
+"""A field of each kind."""
 SECONDS = 60
 
 
@@ -45,12 +47,15 @@ class Kubectl:
             raise subprocess.CalledProcessError(result.returncode, arguments, result.stdout, result.stderr)
         return result.stdout
 
-    def install_crd(self) -> None:
-        """Our CRD: established, discovered and published, so that it can be used by its short name and explained."""
-        self.output("apply", "--server-side", "--force-conflicts", "-f", str(CRD))
-        deploy.wait_for_crd(self)
+    def install_crds(self) -> None:
+        """Our CRDs: established, discovered and published, so that they can be used by short name and explained."""
+        files = [argument for path in CRDS for argument in ("-f", str(path))]
+        self.output("apply", "--server-side", "--force-conflicts", *files)
+        for path in CRDS:
+            deploy.wait_for_crd(self, f"{path.stem}.llmservice.dev")
         deadline = time.monotonic() + SECONDS
         # Discovery and OpenAPI follow a moment after the condition, and nothing tells of them.
-        while self("explain", "llmsvc.spec.model").returncode != 0 and time.monotonic() < deadline:
-            shutil.rmtree(self.cache, ignore_errors=True)
-            time.sleep(0.2)
+        for field in EXPLAINED:
+            while self("explain", field).returncode != 0 and time.monotonic() < deadline:
+                shutil.rmtree(self.cache, ignore_errors=True)
+                time.sleep(0.2)

@@ -15,7 +15,7 @@ def made(kubectl: Kubectl, crd: None) -> dict[str, str]:
     return explain.pages(kubectl)
 
 
-@pytest.mark.parametrize("name", ["explain.txt", "manual.txt"])
+@pytest.mark.parametrize("name", ["explain.txt", "explain-scalingpolicy.txt", "manual.txt"])
 def test_the_page_in_the_docs_is_what_kubectl_explains(name: str, made: dict[str, str]) -> None:
     assert (explain.FOLDER / name).read_text(encoding="utf-8") == made[name]
 

@@ -51,4 +51,16 @@ def test_get_prints_these_columns(kubectl: Kubectl, namespace: str) -> None:
     kubectl("apply", "-n", namespace, "-f", str(GOOD["minimal"]))
 
     header = kubectl("get", "llmsvc", "-n", namespace).stdout.splitlines()[0].split()
-    assert header == ["NAME", "READY", "STATUS", "REPLICAS", "ACCELERATOR", "CONTEXT", "KV", "TOKENS", "AGE"]
+    assert header == [
+        "NAME",
+        "READY",
+        "STATUS",
+        "REPLICAS",
+        "ACCELERATOR",
+        "CONTEXT",
+        "KV",
+        "TOKENS",
+        "TTFT",
+        "P95",
+        "AGE",
+    ]

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from llmservice_operator.api.crd import custom_resource_definition, render, structural_schema
+from llmservice_operator.api.crd import DEFINITIONS, render
+from llmservice_operator.api.structural import structural_schema
 
-CRD = custom_resource_definition()
+CRD = DEFINITIONS["llmservices"]()
 SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-COMMITTED = Path(__file__).parents[3] / "crds" / "llmservices.yaml"
+COMMITTED = Path(__file__).parents[3] / "crds"
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -31,18 +32,20 @@ NODES = {path: node for part in ("spec", "status") for path, node in nodes(SCHEM
 
 
 def test_two_processes_print_the_same_bytes() -> None:
-    command = [sys.executable, "-m", "llmservice_operator.api.crd"]
+    command = [sys.executable, "-m", "llmservice_operator.api.crd", "llmservices"]
     outputs = {subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2)}
 
-    assert outputs == {render().encode()}
+    assert outputs == {render("llmservices").encode()}
 
 
-def test_the_committed_file_is_the_generated_one() -> None:
-    assert COMMITTED.read_text(encoding="utf-8") == render()
+@pytest.mark.parametrize("plural", DEFINITIONS)
+def test_the_committed_file_is_the_generated_one(plural: str) -> None:
+    assert (COMMITTED / f"{plural}.yaml").read_text(encoding="utf-8") == render(plural)
 
 
-def test_yaml_says_the_same_as_the_types() -> None:
-    assert yaml.safe_load(render()) == CRD
+@pytest.mark.parametrize("plural", DEFINITIONS)
+def test_yaml_says_the_same_as_the_types(plural: str) -> None:
+    assert yaml.safe_load(render(plural)) == DEFINITIONS[plural]()
 
 
 @pytest.mark.parametrize("forbidden", ["$ref", "anyOf", "oneOf", "allOf", "title", "$defs", "const"])

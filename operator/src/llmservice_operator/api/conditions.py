@@ -35,8 +35,12 @@ class ConditionType(StrEnum):
     """What runs is what this release would plan and render now. False is no fault: it offers a refresh."""
     PLAN_ACCURATE = "PlanAccurate"
     """What the engine measured is what was planned, within tolerance. Unknown before the first report."""
+    METRICS_AVAILABLE = "MetricsAvailable"
+    """What a decision about fewer replicas needs is known and fresh. Told with spec.scaling or spec.slo."""
     SCALING_ACTIVE = "ScalingActive"
     """The operator sets the number of replicas. Told with spec.scaling, and where another manager sets it."""
+    SLO_MET = "SLOMet"
+    """What clients see is within spec.slo. Unknown where too little was seen to tell. Told with spec.slo."""
 
 
 class Reason(StrEnum):
@@ -190,7 +194,31 @@ class Reason(StrEnum):
     MEMORY_LEFT_UNUSED = "MemoryLeftUnused"
     """The engine has more memory for the KV cache than was planned, beyond the plan's margin."""
 
+    # MetricsAvailable
+    METRICS_FRESH = "MetricsFresh"
+    """Every signal that a decision needs was measured lately."""
+    METRICS_STALE = "MetricsStale"
+    """A signal is older than it should be, or does not move although the engine has work."""
+    METRICS_MISSING = "MetricsMissing"
+    """A signal is not there: a replica cannot be scraped, or its engine does not export it."""
+    METRICS_INVALID = "MetricsInvalid"
+    """A signal is not a number, negative or beyond what any engine reaches."""
+    METRICS_RESET = "MetricsReset"
+    """A counter began anew, so what came in between is not known."""
+    METRICS_STARTING = "MetricsStarting"
+    """Replicas are scraped, and not for long enough yet to tell a rate."""
+
     # ScalingActive
+    SCALING_ACTIVE = "ScalingActive"
+    """The number of replicas follows the load; the message has the last decision."""
+    AT_MAXIMUM = "AtMaximum"
+    """The load asks for more replicas than maxReplicas; the message says how many, and by which measure."""
+    POLICY_NOT_FOUND = "PolicyNotFound"
+    """There is no ScalingPolicy of the name in spec.scaling.policy; the number of replicas is held."""
+    POLICY_INVALID = "PolicyInvalid"
+    """The ScalingPolicy says what cannot be meant; the number of replicas is held."""
+    SCALING_INPUT_INVALID = "ScalingInputInvalid"
+    """The service's own fields say what cannot be scaled by; the number of replicas is held."""
     WITHIN_BOUNDS = "WithinBounds"
     """The number of replicas is within spec.scaling and is kept."""
     RAISED_TO_MINIMUM = "RaisedToMinimum"
@@ -198,13 +226,25 @@ class Reason(StrEnum):
     LOWERED_TO_MAXIMUM = "LoweredToMaximum"
     """The number of replicas was above spec.scaling.maxReplicas."""
 
+    # SLOMet
+    OBJECTIVES_MET = "ObjectivesMet"
+    """95 of 100 requests or more were served within each objective."""
+    OBJECTIVES_MISSED = "ObjectivesMissed"
+    """An objective is missed; the message says which, and by how much."""
+    OBJECTIVES_UNREACHABLE = "ObjectivesUnreachable"
+    """No number of replicas keeps an objective; the message says which, and what bounds it."""
+    TOO_FEW_REQUESTS = "TooFewRequests"
+    """There were too few requests to tell a p95."""
+    NO_TRAFFIC = "NoTraffic"
+    """There were no requests."""
+
 
 class Condition(StatusModel):
     """One condition, in the shape of `metav1.Condition`."""
 
     type: str = Field(min_length=1, max_length=63)
-    """Ready, Stalled, Planned, Available, Progressing, UpToDate, PlanAccurate or ScalingActive. All but
-    Stalled are good at True."""
+    """Ready, Stalled, Planned, Available, Progressing, UpToDate, PlanAccurate, MetricsAvailable, ScalingActive or
+    SLOMet. All but Stalled are good at True."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: str = Field(min_length=1, max_length=63)

@@ -140,6 +140,33 @@ class DurationBetween(_Marker):
 
 
 @dataclass(frozen=True)
+class NumberBetween(_Marker):
+    """A number with both bounds in it.
+
+    A rule, where `minimum` and `maximum` of a schema would do: those say the bound and no mend, and no other rule of
+    the object runs once one of them is broken. For a field that is not an integer the bounds are floats.
+    """
+
+    minimum: float
+    maximum: float
+    mend: str = ""
+    """What to write instead, where the bounds don't say it."""
+
+    def check(self, value: float) -> None:
+        """Raise ValueError for a number out of bounds."""
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError(f"{value!r}: {self._words()}")
+
+    def rules(self) -> tuple[Rule, ...]:
+        """The same as CEL."""
+        return (Rule(rule=f"self >= {self.minimum!r} && self <= {self.maximum!r}", message=self._words()),)
+
+    def _words(self) -> str:
+        bounds = f"must be from {self.minimum:g} to {self.maximum:g}"
+        return f"{bounds}: {self.mend}" if self.mend else bounds
+
+
+@dataclass(frozen=True)
 class QuantityBetween(_Marker):
     """A quantity with both bounds in it."""
 

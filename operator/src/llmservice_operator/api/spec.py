@@ -10,8 +10,17 @@ from pydantic import ConfigDict, Field, model_validator
 
 from llmservice_operator.api.base import SpecModel
 from llmservice_operator.api.durations import DURATION_MAX_LENGTH
-from llmservice_operator.api.markers import DurationBetween, Matches, Rule, Satisfies, rules, says
-from llmservice_operator.api.names import Annotations, Labels
+from llmservice_operator.api.labels import BALANCED_POLICY
+from llmservice_operator.api.markers import (
+    DurationBetween,
+    Matches,
+    NumberBetween,
+    Rule,
+    Satisfies,
+    rules,
+    says,
+)
+from llmservice_operator.api.names import Annotations, Labels, ObjectName
 from llmservice_operator.api.spec_engine import Engine, EnvVar, EnvVarSource, Pin
 from llmservice_operator.api.spec_model import Cache, CacheCreate, CacheEmptyDir, Model, SecretKey
 from llmservice_operator.api.spec_pod import PodTemplate, PodVolume
@@ -212,8 +221,14 @@ class Slo(SpecModel):
     """Time per output token. Example: {p95: 50ms}."""
 
 
+_NO_ZERO = (
+    "a scaled service runs one replica at least; "
+    "for one that runs none, remove spec.scaling and set spec.replicas to 0"
+)
+
+
 class Scaling(SpecModel):
-    """Bounds that the number of replicas is held between, whoever else changes it."""
+    """The operator sets the number of replicas: as few as keep spec.slo under the load that there is."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -228,10 +243,12 @@ class Scaling(SpecModel):
         )
     )
 
-    min_replicas: int = Field(default=1, ge=1, le=MAX_REPLICAS)
-    """Fewest replicas."""
-    max_replicas: int = Field(ge=1, le=MAX_REPLICAS)
-    """Most replicas."""
+    policy: ObjectName = BALANCED_POLICY
+    """The ScalingPolicy that it is done by. balanced is built in, and meant for every load."""
+    min_replicas: Annotated[int, NumberBetween(1, MAX_REPLICAS, _NO_ZERO)] = 1
+    """Fewest replicas, from 1."""
+    max_replicas: Annotated[int, NumberBetween(1, MAX_REPLICAS)]
+    """Most replicas, up to 1000. What they cost is the most that the service can cost."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -327,9 +344,11 @@ class LLMServiceSpec(SpecModel):
     slo: Slo = Field(default_factory=Slo)
     """What clients are promised. Example: {ttft: {p95: 1s}, tpot: {p95: 50ms}}."""
     replicas: int = Field(default=1, ge=0, le=MAX_REPLICAS)
-    """How many replicas run, from 0; `kubectl scale` sets it. Not used while scaling is set."""
+    """How many replicas run, from 0; `kubectl scale` sets it. Not used while scaling is set, and used again once
+    scaling is removed: then it must be set to what runs, or more, in the same change."""
     scaling: Scaling | None = None
-    """Bounds of the number of replicas. While it is set, replicas may not be changed."""
+    """The operator sets the number of replicas, within these bounds. While it is set, replicas may not be changed.
+    Example: {maxReplicas: 8}."""
     drain: Drain = Field(default_factory=Drain)
     """How a replica stops."""
     service: ServicePort = Field(default_factory=ServicePort)

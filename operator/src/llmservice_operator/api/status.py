@@ -5,38 +5,13 @@ does.
 """
 
 from datetime import datetime
-from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from llmservice_operator.api.base import StatusModel
 from llmservice_operator.api.conditions import Condition
-
-SENTENCE_MAX_LENGTH = 400
-WORDS_MAX_LENGTH = 1024
-SENTENCES_MAX_ITEMS = 24
-
-
-def shortened(text: Any, length: int) -> Any:
-    """The text cut to a length, with `…` at its end to show it; anything but a text as it is."""
-    return text[: length - 1] + "…" if isinstance(text, str) and len(text) > length else text
-
-
-Sentence = Annotated[
-    str,
-    Field(max_length=SENTENCE_MAX_LENGTH),
-    BeforeValidator(lambda text: shortened(text, SENTENCE_MAX_LENGTH)),
-]
-"""A text of ours. What is too long is cut, so that a wordy reason never stops a status from being written."""
-Words = Annotated[
-    str, Field(max_length=WORDS_MAX_LENGTH), BeforeValidator(lambda text: shortened(text, WORDS_MAX_LENGTH))
-]
-"""A text of the engine's."""
-Sentences = Annotated[
-    tuple[Sentence, ...],
-    Field(max_length=SENTENCES_MAX_ITEMS),
-    BeforeValidator(lambda texts: tuple(texts)[:SENTENCES_MAX_ITEMS]),
-]
+from llmservice_operator.api.status_scaling import ScalingStatus
+from llmservice_operator.api.wording import Sentence, Sentences, Words
 
 
 class KnobsStatus(StatusModel):
@@ -292,6 +267,8 @@ class LLMServiceStatus(StatusModel):
     """A start that is under way."""
     last_failure: FailureStatus | None = None
     """How an engine last ended before its time."""
+    scaling: ScalingStatus | None = None
+    """How many replicas the operator wants, and what that rests on. Told with spec.scaling or spec.slo."""
     conditions: tuple[Condition, ...] = Field(
         default=(),
         max_length=16,

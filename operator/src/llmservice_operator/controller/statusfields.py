@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 from llmservice_operator.api.conditions import timestamp
 from llmservice_operator.api.status import (
-    WORDS_MAX_LENGTH,
     DeviceStatus,
     EngineStatus,
     FailureStatus,
@@ -17,6 +16,7 @@ from llmservice_operator.api.status import (
     StartStatus,
     WeightsProgress,
 )
+from llmservice_operator.api.wording import WORDS_MAX_LENGTH
 from llmservice_operator.clients.engine import EngineReport
 from llmservice_operator.controller.accuracy import comparisons
 from llmservice_operator.controller.podstate import PodState
