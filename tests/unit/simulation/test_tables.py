@@ -3,7 +3,7 @@
 import pytest
 
 from llmservice_operator.perfmodel.step_time import Chunk
-from llmservice_operator.simulation.kernel import _between, _chunk_cost
+from llmservice_operator.simulation.lookups import between, chunk_cost
 from unit.simulation.machines import speed, tables
 
 CASES = [
@@ -23,12 +23,12 @@ def test_a_step_takes_as_long_as_the_speed_model_says(
     taken = batch + sum(chunk.tokens for chunk in chunks)
     ended = batch + sum(chunk.last for chunk in chunks)
     attention = sum(
-        _chunk_cost(
-            prefill, chunk.tokens / settings["chunk_grain"], chunk.cached / settings["context_grain"]
-        )[0]
+        chunk_cost(prefill, chunk.tokens / settings["chunk_grain"], chunk.cached / settings["context_grain"])[
+            0
+        ]
         for chunk in chunks
     )
-    attention += _between(decode[min(len(chunks), 1)], batch, context / settings["context_grain"])[0]
+    attention += between(decode[min(len(chunks), 1)], batch, context / settings["context_grain"])[0]
 
     seconds = tokens[taken, 0] + sampled[ended, 0] + attention
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from llmservice_operator.simulation.compiled import compiled
+from llmservice_operator.simulation.lookups import between, bucket, chunk_cost
 from llmservice_operator.simulation.records import (
     LENGTH_BOUNDS_TOKENS,
     NEVER,
@@ -123,11 +124,49 @@ def _free(settings: Any, engine: Any) -> float:
 def _run(tables: Tables, requests: Records, engine: Any, endings: Integers, until: float) -> None:
     """Schedule this engine's steps that begin before `until`."""
     while engine.next < until:
+        if engine.decoding == engine.running and not engine.waiting:
+            _decode(tables, engine, endings, until)
+            if engine.next >= until:
+                break
         _step(tables, requests, engine, endings, engine.next)
         if engine.waiting or engine.running:
             engine.next = _free(tables[0], engine)
         else:
             engine.next = NEVER
+
+
+@compiled
+def _decode(tables: Tables, engine: Any, endings: Integers, until: float) -> None:
+    """`_step` after `_step` while none comes, ends or is pushed out: most steps, at a quarter of the cost."""
+    settings, token_costs, sample_costs, decode_costs, _ = tables
+    batch, context, steps, size = engine.decoding, engine.context, engine.steps, endings.size - 1
+    at, end, before, launched = engine.next, engine.end, engine.end_before, engine.launched
+    front_free, told = engine.front_free, engine.told
+    busy, traffic, gaps = engine.busy_seconds, engine.traffic_seconds, engine.itl_seconds
+    fixed = token_costs[batch, 0] + sample_costs[batch, 0]
+    fixed_traffic = token_costs[batch, 1] + sample_costs[batch, 1]
+    prepare = settings.prepare_seconds + settings.prepare_sequence_seconds * batch
+    launch = prepare + (settings.eager_launch_seconds if batch > settings.largest_graph else 0.0)
+    room = settings.pool_tokens - settings.half_block * batch - batch
+    while at < until and context <= room and endings[(steps + 1) & size] == NONE:
+        decode = between(decode_costs[0], batch, context / batch / settings.context_grain)
+        traffic += fixed_traffic + decode[1]
+        begin = max(at, launched)
+        started = max(end, begin + prepare)
+        launched, before = begin + launch, end
+        end = max(started + (fixed + decode[0]), launched)
+        busy += end - started
+        steps, context = steps + 1, context + batch
+        front_free = max(end, front_free) + batch * settings.token_seconds
+        engine.itl[bucket(TPOT_BOUNDS_SECONDS, front_free - told)] += batch
+        gaps += (front_free - told) * batch
+        told = front_free
+        at = before if settings.overlaps else end
+        at = max(at, launched) if settings.overlaps and settings.blocks_on_launch else at
+    engine.generated_tokens += (steps - engine.steps) * batch
+    engine.next, engine.end, engine.end_before, engine.launched = at, end, before, launched
+    engine.front_free, engine.told, engine.steps, engine.context = front_free, told, steps, context
+    engine.busy_seconds, engine.traffic_seconds, engine.itl_seconds = busy, traffic, gaps
 
 
 @compiled
@@ -144,7 +183,7 @@ def _step(tables: Tables, requests: Records, engine: Any, endings: Integers, at:
     traffic += token_costs[tokens, 1] + sample_costs[sampled, 1]
     if batch:
         mean = engine.context / batch / settings.context_grain
-        decode = _between(decode_costs[min(chunks, 1)], batch, mean)
+        decode = between(decode_costs[min(chunks, 1)], batch, mean)
         seconds += decode[0]
         traffic += decode[1]
     engine.pending_tokens -= taken
@@ -156,7 +195,7 @@ def _step(tables: Tables, requests: Records, engine: Any, endings: Integers, at:
     engine.front_free = told
     if batch:
         gap = told - engine.told
-        engine.itl[_bucket(TPOT_BOUNDS_SECONDS, gap)] += batch
+        engine.itl[bucket(TPOT_BOUNDS_SECONDS, gap)] += batch
         engine.itl_seconds += gap * batch
     engine.told = told
     engine.generated_tokens += sampled
@@ -184,18 +223,6 @@ def _place(
     engine.end_before = engine.end
     engine.end = max(started + device_seconds, begin + launch)
     engine.busy_seconds += engine.end - started
-
-
-@compiled
-def _between(costs: Floats, row: int, at: float) -> tuple[float, float]:
-    """Of a table's row, linearly between its entries."""
-    place = min(at, costs.shape[1] - 1.000001)
-    low = int(place)
-    share = place - low
-    return (
-        costs[row, low, 0] + share * (costs[row, low + 1, 0] - costs[row, low, 0]),
-        costs[row, low, 1] + share * (costs[row, low + 1, 1] - costs[row, low, 1]),
-    )
 
 
 @compiled
@@ -235,7 +262,7 @@ def _make_room(settings: Any, requests: Records, engine: Any, endings: Integers)
 
 @compiled
 def _forget_ending(requests: Records, endings: Integers, index: int) -> None:
-    place = requests[index].ends % endings.size
+    place = requests[index].ends & (endings.size - 1)
     current = endings[place]
     if current == index:
         endings[place] = requests[index].same
@@ -278,7 +305,7 @@ def _take_prompts(
             _admit(requests, engine, index)
         request = requests[index]
         size = min(budget, request.want - request.done)
-        cost = _chunk_cost(costs, size / settings.chunk_grain, request.done / settings.context_grain)
+        cost = chunk_cost(costs, size / settings.chunk_grain, request.done / settings.context_grain)
         seconds += cost[0]
         traffic += cost[1]
         chunks += 1
@@ -319,16 +346,6 @@ def _admit(requests: Records, engine: Any, index: int) -> None:
 
 
 @compiled
-def _chunk_cost(costs: Floats, size: float, cached: float) -> tuple[float, float]:
-    place = min(size, costs.shape[0] - 1.000001)
-    low = int(place)
-    share = place - low
-    one = _between(costs, low, cached)
-    two = _between(costs, low + 1, cached)
-    return one[0] + share * (two[0] - one[0]), one[1] + share * (two[1] - one[1])
-
-
-@compiled
 def _begin_answer(
     settings: Any, requests: Records, engine: Any, endings: Integers, index: int, told: float
 ) -> None:
@@ -336,7 +353,7 @@ def _begin_answer(
     if np.isnan(request.first):
         request.first = told + settings.half_request_seconds
         ttft = request.first - (request.ready - settings.half_request_seconds)
-        engine.ttft[_bucket(TTFT_BOUNDS_SECONDS, ttft)] += 1
+        engine.ttft[bucket(TTFT_BOUNDS_SECONDS, ttft)] += 1
         engine.ttft_seconds += ttft
         engine.prompt_tokens += request.prompt
         engine.cached_tokens += request.cached
@@ -345,7 +362,7 @@ def _begin_answer(
         _finish(settings, requests, engine, index, told)
         return
     request.ends = engine.steps + request.left
-    place = request.ends % endings.size
+    place = request.ends & (endings.size - 1)
     request.same = endings[place]
     endings[place] = index
     engine.decoding += 1
@@ -354,7 +371,7 @@ def _begin_answer(
 
 @compiled
 def _end_answers(settings: Any, requests: Records, engine: Any, endings: Integers, told: float) -> None:
-    place = engine.steps % endings.size
+    place = engine.steps & (endings.size - 1)
     index = endings[place]
     endings[place] = NONE
     while index != NONE:
@@ -370,21 +387,12 @@ def _finish(settings: Any, requests: Records, engine: Any, index: int, told: flo
     request = requests[index]
     request.end = told + settings.half_request_seconds
     engine.finished += 1
-    engine.inputs[_bucket(LENGTH_BOUNDS_TOKENS, request.prompt)] += 1
-    engine.outputs[_bucket(LENGTH_BOUNDS_TOKENS, request.answer)] += 1
+    engine.inputs[bucket(LENGTH_BOUNDS_TOKENS, request.prompt)] += 1
+    engine.outputs[bucket(LENGTH_BOUNDS_TOKENS, request.answer)] += 1
     engine.finished_input_tokens += request.prompt
     engine.finished_output_tokens += request.answer
     gaps = request.answer - 1
     if gaps > 0:
         tpot = (request.end - request.first) / gaps
-        engine.tpot[_bucket(TPOT_BOUNDS_SECONDS, tpot)] += 1
+        engine.tpot[bucket(TPOT_BOUNDS_SECONDS, tpot)] += 1
         engine.tpot_seconds += tpot
-
-
-@compiled
-def _bucket(bounds: Floats, value: float) -> int:
-    """The first bucket whose upper bound holds the value; the last is unbounded."""
-    for place in range(bounds.size):
-        if value <= bounds[place]:
-            return place
-    return bounds.size
