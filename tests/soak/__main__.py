@@ -1,0 +1,85 @@
+"""`make soak`: twenty minutes of a recorded load on the operator in a real cluster, and in the simulator.
+
+    python -m soak [--seconds 1200] [--seeds 10]        from tests/
+
+Prints the comparison and writes it, with both courses, to tests/soak/results/DATE.json and to
+operator/docs/reference/soak.txt. Exit code 1 if the real course is further from the simulated ones than they are from
+each other.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.operator import machine
+from soak import real, simulated
+from soak.report import chart, report
+from soak.setting import MINUTES, Setting, make_setting
+from soak.trajectory import Course, judge
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).parent / "results"
+TEXT = ROOT / "operator" / "docs" / "reference" / "soak.txt"
+
+
+def main() -> int:
+    """Run, compare, write."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=MINUTES * 60.0)
+    parser.add_argument("--seeds", type=int, default=10, help="simulated runs")
+    parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
+    options = parser.parse_args()
+    setting = make_setting(options.seconds)
+    with real.platform() as cluster:
+        real.serve(cluster, setting)
+        say(f"the first replica is ready; {len(setting.load)} requests in {options.seconds:.0f} s follow")
+        loads: list[float] = []
+        begin = time.time()
+        course, record, results = real.play(cluster, setting)
+        loads.append(os.getloadavg()[2])
+    courses = simulate(setting, course, seeds=options.seeds)
+    verdict = judge(course, courses)
+    told = report(
+        course, courses, verdict, results, where=f"{machine()}; 15-min load average {loads[-1]:.1f}"
+    )
+    told += "\n\n" + chart(course, courses[0])
+    print(told)
+    if options.write:
+        date = datetime.now(tz=UTC).date().isoformat()
+        write(date, told, {
+            "real": asdict(course), "simulated": [asdict(each) for each in courses], "verdict": asdict(verdict),
+            "record": real.as_json(record, begin), "results": [asdict(each) for each in results],
+        })  # fmt: skip
+    return 0 if verdict.is_within else 1
+
+
+def simulate(setting: Setting, course: Course, *, seeds: int) -> list[Course]:
+    """With the start time that the cluster showed, and its spread."""
+    starts = course.starts or (60.0,)
+    mean = statistics.fmean(starts)
+    jitter = max(abs(each - mean) for each in starts) / mean
+    return [
+        simulated.play(setting, seed=seed, start_seconds=mean, start_jitter=jitter) for seed in range(seeds)
+    ]
+
+
+def write(date: str, told: str, data: dict[str, Any]) -> None:
+    """Both files."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{date}.json").write_text(json.dumps(data, separators=(",", ":")) + "\n")
+    TEXT.write_text(f"$ make soak        # {date}\n{told}\n")
+
+
+def say(text: str) -> None:
+    print(f"{datetime.now(tz=UTC):%H:%M:%S} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The setting in the simulator, with chance by seed: routing, and the jitter of starts."""
+
+from dataclasses import replace
+
+from llmservice_operator.autoscaling.decision import Decision
+from llmservice_operator.simulation.fleet import FleetSettings, Routing, simulate
+from llmservice_operator.simulation.operator import OperatorPolicy
+from llmservice_operator.simulation.policies import OPERATOR
+from llmservice_operator.simulation.score import score
+from soak.setting import MOST_REPLICAS, Setting
+from soak.trajectory import Course, course_of
+
+
+def play(
+    setting: Setting,
+    *,
+    seed: int,
+    start_seconds: float,
+    start_jitter: float,
+    planned_start_seconds: float | None = None,
+    keep: list[tuple[float, Decision]] | None = None,
+) -> Course:
+    """One run under the operator's rule. A Service's proxy chooses a pod at random for each connection."""
+    rule = setting.service.policy(OPERATOR)
+    assert isinstance(rule, OperatorPolicy)
+    rule = replace(rule, planned_start_seconds=planned_start_seconds or start_seconds)
+    if keep is not None:
+        rule.keep = lambda at, decision: keep.append((at, decision))
+    fleet = FleetSettings(
+        max_replicas=MOST_REPLICAS,
+        start_seconds=(("start", start_seconds),),
+        start_jitter=start_jitter,
+        routing=Routing.RANDOM,
+        drain_seconds=60.0,
+        tail_seconds=60.0,
+        seed=seed,
+    )
+    run = simulate(setting.tables, setting.load, rule, fleet)
+    points = [(point.at_seconds, point.desired) for point in run.points]
+    return course_of(
+        [(0.0, run.points[0].provisioned), *points],
+        seconds=setting.load.seconds,
+        attainment=score(run, setting.service.objective).attainment,
+    )
