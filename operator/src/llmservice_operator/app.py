@@ -12,33 +12,25 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from llmservice_operator.api import labels
-from llmservice_operator.clients.engine import HttpEngineClient
-from llmservice_operator.clients.kube import KubeClient
+from llmservice_operator.app_duties import Duties, DutiesFactory, Parts, make_duties
 from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clients.kube_rest import RestKubeClient
-from llmservice_operator.clients.modelhub import HttpModelHub
 from llmservice_operator.clock import Clock
-from llmservice_operator.controller.calibration import CalibrationStore
 from llmservice_operator.controller.deadline import within
 from llmservice_operator.controller.intake import Intake, watched_kinds
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.leader import LeaderElector, LeaseLostError
-from llmservice_operator.controller.observed import ReconcileSettings
-from llmservice_operator.controller.reconciler import Reconciler
 from llmservice_operator.controller.recorder import Recorder
 from llmservice_operator.controller.reporter import Reporter
 from llmservice_operator.controller.store import Store
 from llmservice_operator.controller.sweep import Sweeper
 from llmservice_operator.controller.workqueue import Reconcile, WorkQueue
-from llmservice_operator.engines.vllm import VllmEngine
 from llmservice_operator.handlers.informer import Informer
-from llmservice_operator.resources.types import RenderSettings
-from llmservice_operator.settings import Settings, read_catalogue, read_hub_token
+from llmservice_operator.settings import Settings
 from llmservice_operator.telemetry.metrics import Metrics
 from llmservice_operator.telemetry.server import StatusServer
 
@@ -71,78 +63,15 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a reconciler is built from."""
-
-    settings: Settings
-    kube: KubeClient
-    store: Store
-    recorder: Recorder
-    metrics: Metrics
-    clock: Clock
-
-
-ReconcilerFactory = Callable[[Parts], contextlib.AbstractAsyncContextManager[Reconcile]]
-"""Makes the reconcile function, and closes what it holds at the end."""
-
-
-@contextlib.asynccontextmanager
-async def make_reconciler(parts: Parts) -> AsyncIterator[Reconcile]:
-    """The operator's own reconcile, with its clients of engines and the model hub.
-
-    InvalidInputError where a catalogue or the hub's token cannot be read.
-    """
-    settings = parts.settings
-    hub = HttpModelHub(
-        endpoint=settings.hub_endpoint, token=read_hub_token(settings), monotonic=parts.clock.monotonic
-    )
-    calibration = CalibrationStore(
-        kube=parts.kube,
-        clock=parts.clock,
-        recorder=parts.recorder,
-        namespace=settings.namespace,
-        name=settings.calibration_name,
-    )
-    async with hub, calibration.running(), HttpEngineClient() as engines:
-        yield Reconciler(
-            kube=parts.kube,
-            store=parts.store,
-            recorder=parts.recorder,
-            engine_client=engines,
-            modelhub=hub,
-            engine=VllmEngine(),
-            clock=parts.clock,
-            settings=ReconcileSettings(
-                render=render_settings(settings),
-                catalogue=read_catalogue(settings),
-                sees_nodes=not settings.namespaced,
-            ),
-            observer=parts.metrics,
-            calibration=calibration,
-        ).reconcile
-
-
-def render_settings(settings: Settings) -> RenderSettings:
-    """What every pod is rendered with."""
-    return RenderSettings(
-        supervisor_image=settings.supervisor_image,
-        supervisor_pull_policy=settings.supervisor_pull_policy,
-        engine_images=settings.engine_images,
-        hub_endpoint=settings.hub_endpoint,
-        allowed_host_paths=settings.allowed_host_paths,
-    )
-
-
 class Operator:
     """One run of the operator. `run` returns the process's exit code."""
 
     def __init__(
-        self, settings: Settings, make_reconciler: ReconcilerFactory, *, clock: Clock | None = None
+        self, settings: Settings, make_duties: DutiesFactory = make_duties, *, clock: Clock | None = None
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self._make_reconciler = make_reconciler
+        self._make_duties = make_duties
         self.clock = clock or SystemClock()
         self.random = random.Random()  # noqa: S311  jitter
         self.stopping = asyncio.Event()
@@ -211,8 +140,8 @@ class Operator:
         )
         work = _Work(self, connection, kube)
         try:
-            async with self._make_reconciler(work.parts) as reconcile:
-                return await work.run(reconcile, elector)
+            async with self._make_duties(work.parts) as duties:
+                return await work.run(duties, elector)
         finally:
             await kube.close()
 
@@ -306,9 +235,10 @@ class _Work:
             recorder=self._recorder,
             metrics=operator.metrics,
             clock=clock,
+            enqueue=self._queue.add,
         )
 
-    async def run(self, reconcile: Reconcile, elector: LeaderElector) -> int:
+    async def run(self, duties: Duties, elector: LeaderElector) -> int:
         """Work until asked to stop (0) or until a part has ended that must not (1)."""
         self._show_live_metrics()
         keep = asyncio.create_task(elector.keep(), name="lease")
@@ -317,7 +247,7 @@ class _Work:
         await asyncio.wait((keep, fill, stop), return_when=asyncio.FIRST_COMPLETED)
         tasks = {keep}
         if fill.done() and not fill.cancelled() and fill.exception() is None:
-            tasks |= self._start(reconcile)
+            tasks |= self._start(duties)
             self._operator.state = "working"
             await asyncio.wait((*tasks, stop), return_when=asyncio.FIRST_COMPLETED)
         ended = [task for task in (*tasks, fill) if task.done() and not task.cancelled() and task.exception()]
@@ -328,15 +258,16 @@ class _Work:
         await self._end(tasks | {fill, stop}, gracefully=not lost)
         return 0 if self._operator.stopping.is_set() and not ended else 1
 
-    def _start(self, reconcile: Reconcile) -> set[asyncio.Task[None]]:
+    def _start(self, duties: Duties) -> set[asyncio.Task[None]]:
         settings = self._operator.settings
-        resync = self._with_resync(reconcile)
+        resync = self._with_resync(duties.reconcile)
         running: dict[str, Coroutine[Any, Any, None]] = {
             "workers": self._queue.run(resync, settings.workers),
             "sweeper": self._sweeper.run(),
             "recorder": self._recorder.run(),
             "informer": self._watch(),
             "signals": self._take_signals_back(),
+            **{name: begin() for name, begin in duties.background.items()},
         }
         return {asyncio.create_task(coroutine, name=name) for name, coroutine in running.items()}
 

@@ -21,7 +21,7 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=lambda _arguments: run())
 
 
-def run(make_reconciler: app.ReconcilerFactory = app.make_reconciler) -> int:
+def run() -> int:
     """Read the settings from the environment and run until SIGTERM. Returns the exit code."""
     try:
         settings = read_settings()
@@ -29,17 +29,17 @@ def run(make_reconciler: app.ReconcilerFactory = app.make_reconciler) -> int:
         sys.stderr.write(f"{e}\n")
         return 2
     set_up(settings.log_level)
-    return asyncio.run(_run(settings, make_reconciler))
+    return asyncio.run(_run(settings))
 
 
-async def _run(settings: Settings, make_reconciler: app.ReconcilerFactory) -> int:
+async def _run(settings: Settings) -> int:
     logger.info("starting", extra={"version": __version__, "namespaces": settings.watch_namespaces})
     # What was imported lives as long as the process; looking at it again and again costs a tenth of a core.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     try:
-        return await app.Operator(settings, make_reconciler).run()
+        return await app.Operator(settings).run()
     except (LLMServiceError, OSError) as e:
         logger.error("cannot run", extra={"error": str(e)})  # noqa: TRY400  the message says it all
         return 1

@@ -61,6 +61,12 @@ class Settings:
     """LLMSERVICE_ALLOWED_HOST_PATHS, separated by commas: what spec.model.cache.hostPath may lie under."""
     catalogue_files: tuple[str, ...] = ()
     """LLMSERVICE_CATALOGUE_FILES, separated by commas: YAML rows, merged over the built-in accelerators."""
+    prometheus_url: str = ""
+    """LLMSERVICE_PROMETHEUS_URL, without /api/v1: where DCGM's figures of cards are asked for; empty: they are not."""
+    prometheus_timeout_seconds: float = 5.0
+    """LLMSERVICE_PROMETHEUS_TIMEOUT_SECONDS, of one query, 0.1 to 60."""
+    prometheus_token_file: str = ""
+    """LLMSERVICE_PROMETHEUS_TOKEN_FILE: a bearer token for it; empty: none."""
     workers: int = 16
     """LLMSERVICE_WORKERS: reconciles at the same time, 1 to 256."""
     api_concurrency: int = 32
@@ -107,6 +113,11 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         hub_token_file=reader.text("LLMSERVICE_HUB_TOKEN_FILE", ""),
         allowed_host_paths=reader.each("LLMSERVICE_ALLOWED_HOST_PATHS", _absolute_path),
         catalogue_files=reader.each("LLMSERVICE_CATALOGUE_FILES", _absolute_path),
+        prometheus_url=reader.checked("LLMSERVICE_PROMETHEUS_URL", "", _optional_endpoint).rstrip("/"),
+        prometheus_timeout_seconds=reader.number(
+            "LLMSERVICE_PROMETHEUS_TIMEOUT_SECONDS", Settings.prometheus_timeout_seconds, 0.1, 60
+        ),
+        prometheus_token_file=reader.text("LLMSERVICE_PROMETHEUS_TOKEN_FILE", ""),
         workers=int(reader.number("LLMSERVICE_WORKERS", Settings.workers, 1, 256, whole=True)),
         api_concurrency=int(
             reader.number("LLMSERVICE_API_CONCURRENCY", Settings.api_concurrency, 1, 1000, whole=True)
@@ -138,6 +149,13 @@ def read_hub_token(settings: Settings) -> str | None:
     return _read_file("LLMSERVICE_HUB_TOKEN_FILE", settings.hub_token_file).strip() or None
 
 
+def read_prometheus_token(settings: Settings) -> str:
+    """The bearer token for Prometheus; empty where there is none."""
+    if not settings.prometheus_token_file:
+        return ""
+    return _read_file("LLMSERVICE_PROMETHEUS_TOKEN_FILE", settings.prometheus_token_file).strip()
+
+
 def _read_file(variable: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -160,6 +178,10 @@ def _endpoint(text: str) -> str | None:
     parts = urlsplit(text)
     good = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.query
     return None if good else "an http(s) URL without credentials or query"
+
+
+def _optional_endpoint(text: str) -> str | None:
+    return _endpoint(text) if text else None
 
 
 def _absolute_path(text: str) -> str | None:

@@ -15,6 +15,7 @@ from devcluster.fixtures import light_cluster  # noqa: F401  a fixture
 from factories import TINY
 
 from . import played
+from .engines import Engines
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +31,13 @@ def supervisors() -> Iterator[played.Supervisors]:
     """The supervisors of all played pods."""
     with played.Supervisors() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """The engines of those played pods that a test gives one."""
+    with Engines() as running_engines:
+        yield running_engines
 
 
 @pytest.fixture(scope="session")

@@ -259,6 +259,17 @@ def test_a_pod_that_is_gone_holds_no_device(store: Store) -> None:
     assert store.claimed() == {}
 
 
+def test_a_service_s_state_is_told_with_the_accelerators_that_its_pods_hold(store: Store) -> None:
+    plan = {"accelerator": "nvidia-h200", "acceleratorsPerReplica": 2, "resourceName": "nvidia.com/gpu"}
+    status = {"plan": plan, "replicas": 3, "readyReplicas": 1, "desiredReplicas": 4}
+
+    store.put("LLMService", obj("LLMService", service=None, status=status))
+
+    (state,) = store.service_states()
+    assert (state.accelerator, state.accelerators) == ("nvidia-h200", 6)
+    assert (state.desired, state.ready) == (4, 1)
+
+
 def test_services_are_noted_with_their_ready_condition_also_from_our_own_writes(store: Store) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]}
     store.put("LLMService", obj("LLMService", service=None))
@@ -268,7 +279,7 @@ def test_services_are_noted_with_their_ready_condition_also_from_our_own_writes(
     store.drop("LLMService", obj("LLMService", name="gone", uid="u3", service=None, version=3))
 
     assert dict(store.notes()) == {
-        KEY: ServiceNote("True", "Ready", waits_for_node=False),
+        KEY: ServiceNote("True", "Ready", waits_for_node=False, conditions=(("Ready", "True"),)),
         Key("ns", "new"): ServiceNote("Unknown", "New", waits_for_node=False),
     }
 

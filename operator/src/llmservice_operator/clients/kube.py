@@ -95,6 +95,7 @@ class KubeKind:
 
 KINDS: Mapping[str, KubeKind] = {
     labels.KIND: KubeKind(labels.API_VERSION, labels.PLURAL),
+    labels.POLICY_KIND: KubeKind(labels.API_VERSION, labels.POLICY_PLURAL, namespaced=False),
     "Deployment": KubeKind("apps/v1", "deployments"),
     "ReplicaSet": KubeKind("apps/v1", "replicasets"),
     "ControllerRevision": KubeKind("apps/v1", "controllerrevisions"),

@@ -4,10 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from llmservice_operator.api.conditions import Condition, ConditionType, find_condition, set_condition
+from llmservice_operator.api.conditions import (
+    Condition,
+    ConditionType,
+    Reason,
+    find_condition,
+    set_condition,
+)
 from llmservice_operator.api.labels import SERVICE_LABEL
 from llmservice_operator.api.status import EngineStatus, FailureStatus, LLMServiceStatus, RevisionStarts
 from llmservice_operator.clients.engine import EngineReport
+from llmservice_operator.controller.autoscale_status import change_of, scaling_status
 from llmservice_operator.controller.decide import Intent
 from llmservice_operator.controller.observed import Observed
 from llmservice_operator.controller.podstate import PodStage, PodState
@@ -83,12 +90,13 @@ def conclude(
             "engine": engine,
             "start": start_status(_starting(summary), _records(observed, intent), now),
             "last_failure": last_failure,
+            "scaling": scaling_status(before.scaling, observed.scaling, observed.spec),
             "conditions": _conditions(situation, now),
         }
     )
     return Conclusion(
         status=status,
-        sayings=_sayings(before.conditions, status.conditions, intent),
+        sayings=(*_scaling_sayings(observed), *_sayings(before.conditions, status.conditions, intent)),
         again_seconds=_again(observed, intent, summary, problems, status.conditions, now=now),
     )
 
@@ -178,6 +186,12 @@ def _sayings(before: Iterable[Condition], after: Iterable[Condition], intent: In
     return tuple(sayings)
 
 
+def _scaling_sayings(observed: Observed) -> Iterable[Saying]:
+    change = change_of(observed.status.scaling, observed.scaling)
+    if change is not None and observed.spec is not None:
+        yield Saying(type="Normal", reason=change.event, message=change.message)
+
+
 def _rollout_sayings(intent: Intent) -> Iterable[Saying]:
     selection = intent.selection
     if intent.paused or selection.wanted is None:
@@ -201,9 +215,11 @@ def _saying(condition: Condition, *, first: bool) -> Saying | None:
         ConditionType.PLANNED: "False",
         ConditionType.PROGRESSING: "False",
         ConditionType.PLAN_ACCURATE: "False",
+        ConditionType.METRICS_AVAILABLE: "False",
         ConditionType.SCALING_ACTIVE: "False",
+        ConditionType.SLO_MET: "False",
     }
-    if bad.get(ConditionType(condition.type)) == condition.status:
+    if bad.get(ConditionType(condition.type)) == condition.status or condition.reason == Reason.AT_MAXIMUM:
         return Saying(type="Warning", reason=condition.reason, message=condition.message)
     return None
 

@@ -76,7 +76,8 @@ def _as_it_runs(observed: Observed, selection: Selection) -> Selection:
 
 def _replicas(observed: Observed, spec: LLMServiceSpec, selection: Selection) -> ReplicaChoice:
     unproven = selection.active is not None and not selection.proven
-    choice = replicas_to_apply(spec, observed.deployment, unproven=unproven)
+    decided = observed.scaling.desired if observed.scaling is not None else None
+    choice = replicas_to_apply(spec, observed.deployment, unproven=unproven, decided=decided)
     if selection.no_replicas and choice.replicas is not None:
         return ReplicaChoice(replicas=0, wanted=choice.wanted)
     return choice

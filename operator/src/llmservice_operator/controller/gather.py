@@ -16,6 +16,7 @@ from llmservice_operator.api.status import LLMServiceStatus
 from llmservice_operator.clients.engine import EngineClient, EngineReport, EngineUnreachableError
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller import observed as kinds
+from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.modelconfig import ModelConfigs
 from llmservice_operator.controller.observed import (
@@ -82,7 +83,9 @@ class Gatherer:
         models: ModelConfigs,
         clock: Clock,
         settings: ReconcileSettings,
+        board: Board,
     ) -> None:
+        self._board = board
         self._kube = kube
         self._store = store
         self._engines = engines
@@ -127,6 +130,7 @@ class Gatherer:
             ),
             nodes=self._free_nodes(spec) if not revisions else self._seen_nodes(),
             absent_volumes=await self._absent_volumes(key, pods, children.get(kinds.DEPLOYMENT)),
+            scaling=self._board.outcome(key, identity.uid),
         )
 
     def _children(self, key: Key, identity: Identity) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:

@@ -25,8 +25,8 @@ NEW_LIST_AFTER_SECONDS = 5.0
 
 
 def watched_kinds(*, namespaced: bool) -> tuple[str, ...]:
-    """The kinds whose events are asked for. Nodes only where the whole cluster is looked after."""
-    return (labels.KIND, *CHILD_KINDS) + (() if namespaced else ("Node",))
+    """The kinds whose events are asked for. What is in no namespace only where the whole cluster is looked after."""
+    return (labels.KIND, *CHILD_KINDS) + (() if namespaced else ("Node", labels.POLICY_KIND))
 
 
 class WatchObserver(Protocol):
@@ -85,6 +85,8 @@ class Intake:
                 if note.waits_for_node:
                     self._queue.add_after(key, NODE_SETTLE_SECONDS)
             return
+        if kind == labels.POLICY_KIND:
+            return  # the scaling loop looks at it with its next decision
         metadata = obj["metadata"]
         if kind == labels.KIND:
             self._queue.add(Key(metadata.get("namespace", ""), metadata["name"]))

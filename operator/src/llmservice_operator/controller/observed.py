@@ -7,6 +7,7 @@ from typing import Any
 from llmservice_operator.api.labels import GROUP
 from llmservice_operator.api.spec import LLMServiceSpec
 from llmservice_operator.api.status import LLMServiceStatus
+from llmservice_operator.controller.autoscale_outcome import Outcome
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.podstate import PodState
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
@@ -102,6 +103,8 @@ class Observed:
     """None where the operator may not see nodes."""
     absent_volumes: tuple[str, ...] = ()
     """What volumes of a pod that is not made need, and is not there, such as `ConfigMap tools`."""
+    scaling: Outcome | None = None
+    """What the scaling loop last found; None: it has not looked yet, or does not look at this service."""
 
     @property
     def stored(self) -> StoredRevision | None:

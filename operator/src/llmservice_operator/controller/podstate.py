@@ -74,6 +74,8 @@ class PodState:
     node_name: str
     stage: PodStage
     created_at: float
+    uid: str = ""
+    host: str = ""
     restarts: int = 0
     """Restarts of the engine's container."""
     engine_started_at: float | None = None
@@ -126,6 +128,8 @@ def read_pod(pod: Mapping[str, Any], report: EngineReport | None, now: float) ->
         node_name=(pod.get("spec") or {}).get("nodeName", ""),
         stage=stage,
         created_at=_seconds(metadata.get("creationTimestamp")) or now,
+        uid=metadata.get("uid", ""),
+        host=status.get("podIP", ""),
         restarts=int(view.engine.get("restartCount") or 0),
         engine_started_at=_seconds(running.get("startedAt")),
         ready_since=_seconds(view.conditions.get("Ready", {}).get("lastTransitionTime"))
@@ -389,8 +393,7 @@ def _container(statuses: list[Mapping[str, Any]] | None, name: str) -> Mapping[s
 
 
 def _name(view: _View) -> str:
-    name: str = view.pod.get("metadata", {}).get("name", "")
-    return name
+    return str(view.pod.get("metadata", {}).get("name", ""))
 
 
 def _seconds(text: str | None) -> float | None:

@@ -21,6 +21,8 @@ from llmservice_operator.clients.modelhub import ModelHub
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller import observed as kinds
 from llmservice_operator.controller.applier import Applier, ApplyObserver, NotOursError
+from llmservice_operator.controller.autoscale_board import Board
+from llmservice_operator.controller.autoscale_subject import subject_of
 from llmservice_operator.controller.candidates import Candidates
 from llmservice_operator.controller.conclude import Conclusion, conclude
 from llmservice_operator.controller.decide import Intent, decide
@@ -79,6 +81,7 @@ class Reconciler:
         settings: ReconcileSettings,
         observer: ApplyObserver | None = None,
         calibration: Calibrator | None = None,
+        board: Board | None = None,
     ) -> None:
         self._store = store
         self._recorder = recorder
@@ -86,6 +89,7 @@ class Reconciler:
         self._applier = Applier(kube, store, observer)
         self._deletion_costs = DeletionCosts(kube, store)
         self._calibrator = calibration or NoCalibrator()
+        self._board = board or Board()
         self._catalogue = settings.catalogue
         self._candidates = Candidates(settings, engine, lambda: self._calibrator.calibration)
         self._gatherer = Gatherer(
@@ -95,6 +99,7 @@ class Reconciler:
             models=ModelConfigs(kube=kube, hub=modelhub, clock=clock),
             clock=clock,
             settings=settings,
+            board=self._board,
         )
         self._status_written_at: OrderedDict[Key, float] = OrderedDict()
 
@@ -106,9 +111,12 @@ class Reconciler:
         observed = await self._gatherer.gather(key)
         if observed is None:
             self._status_written_at.pop(key, None)
+            self._board.observe(key, None)
             return None
         intent = decide(observed, self._candidates)
         problems = await self._write(observed, intent)
+        written = self._store.get(kinds.DEPLOYMENT, key.namespace, key.name)
+        self._board.observe(key, subject_of(observed, intent, written))
         conclusion = conclude(observed, intent, problems, self._clock.now())
         for measurement in measurements(observed, self._catalogue):
             self._calibrator.note(measurement)

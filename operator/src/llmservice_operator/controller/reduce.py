@@ -1,5 +1,6 @@
 """What is kept of the objects that the API server sends: enough to reconcile, little enough for thousands."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,13 @@ class ServiceNote(NamedTuple):
     waits_for_node: bool
     memory: tuple[tuple[str, int | None, int | None], ...] = ()
     """(term, planned bytes, actual bytes) of the last report that the status tells of."""
+    conditions: tuple[tuple[str, str], ...] = ()
+    """(type, status)."""
+    desired: int = 0
+    ready_replicas: int = 0
+    accelerator: str = ""
+    accelerators: int = 0
+    """Held by its pods; 0 on CPUs."""
 
 
 class Claim(NamedTuple):
@@ -62,7 +70,22 @@ def note_of(service: Mapping[str, Any]) -> ServiceNote:
         (row.get("name", ""), row.get("plannedBytes"), row.get("actualBytes"))
         for row in engine.get("memory") or ()
     )
-    return ServiceNote(ready.get("status", "Unknown"), ready.get("reason", "New"), waits, memory)
+    status = service.get("status", {})
+    plan = status.get("plan") or {}
+    each_takes = plan.get("acceleratorsPerReplica", 0) if plan.get("resourceName") else 0
+    return ServiceNote(
+        ready=ready.get("status", "Unknown"),
+        reason=ready.get("reason", "New"),
+        waits_for_node=waits,
+        memory=memory,
+        conditions=tuple(
+            (sys.intern(c.get("type", "")), sys.intern(c.get("status", ""))) for c in conditions
+        ),
+        desired=status.get("desiredReplicas", 0),
+        ready_replicas=status.get("readyReplicas", 0),
+        accelerator=plan.get("accelerator", ""),
+        accelerators=each_takes * status.get("replicas", 0),
+    )
 
 
 def reduce_object(kind: str, obj: Mapping[str, Any]) -> dict[str, Any]:

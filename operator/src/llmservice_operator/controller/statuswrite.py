@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from llmservice_operator.api.conditions import Reason
+from llmservice_operator.api.conditions import ConditionType, Reason
 from llmservice_operator.api.status import LLMServiceStatus
 
 MAX_STATUS_BYTES = 16 * 1024
@@ -18,6 +18,8 @@ VALUES_SECONDS = 60.0
 MOVED_FRACTION = 0.2
 
 _WORDS_LENGTHS = (256, 128, 64, 16)
+_MEASURED = frozenset({ConditionType.METRICS_AVAILABLE, ConditionType.SCALING_ACTIVE, ConditionType.SLO_MET})
+"""Conditions whose messages have numbers that only move."""
 
 
 def status_json(status: LLMServiceStatus) -> dict[str, Any]:
@@ -41,6 +43,9 @@ def _shortened(body: Mapping[str, Any], length: int) -> dict[str, Any]:
     for name in ("reasons", "warnings"):
         if name in plan:
             plan[name] = [each[:length] for each in plan[name]]
+    for decision in ((short.get("scaling") or {}).get("decisions") or [])[1:]:
+        decision.pop("steps", None)
+        decision["reason"] = decision.get("reason", "")[:length]
     for each in short.get("conditions") or []:
         each["message"] = each.get("message", "")[: 4 * length]
     return short
@@ -59,7 +64,7 @@ def write_wait_seconds(
         return 0.0
     if _progress(old) != _progress(new):
         return _left(PROGRESS_SECONDS, since_write_seconds)
-    if _moved(old.get("engine"), new.get("engine")):
+    if _moved(old.get("engine"), new.get("engine")) or _moved(_load(old), _load(new)):
         return _left(VALUES_SECONDS, since_write_seconds)
     return None
 
@@ -70,18 +75,30 @@ def _left(period_seconds: float, since_write_seconds: float | None) -> float:
 
 def _without_values(status: Mapping[str, Any]) -> dict[str, Any]:
     """The status with every number that only moves left out."""
-    bare = {name: value for name, value in status.items() if name not in ("engine", "start")}
+    bare = {name: value for name, value in status.items() if name not in ("engine", "start", "scaling")}
     engine, start = status.get("engine") or {}, status.get("start") or {}
+    scaling = status.get("scaling") or {}
+    bare["scaling"] = [scaling.get(name) for name in ("desiredReplicas", "decisions")]
     bare["engine"] = {name: engine.get(name) for name in ("version", "versionKnown", "revision")}
     bare["start"] = {name: value for name, value in start.items() if name != "weights"}
     bare["conditions"] = [
-        {**each, "message": ""} if _tells_progress(each) else each for each in status.get("conditions") or []
+        {**each, "message": ""} if _tells_progress(each) or each.get("type") in _MEASURED else each
+        for each in status.get("conditions") or []
     ]
     return bare
 
 
 def _tells_progress(condition: Mapping[str, Any]) -> bool:
     return condition.get("reason") == Reason.LOADING_WEIGHTS
+
+
+def _load(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of scaling that are news when they move: the others jitter, and are told with these."""
+    scaling = status.get("scaling") or {}
+    signals = {each.get("name"): each.get("value") for each in scaling.get("signals") or []}
+    told = ("capacityRequestsPerSecond", "correction", "startSeconds")
+    load = {name: scaling.get(name) or 0.0 for name in told}
+    return {**load, "arrivals": signals.get("sustained_arrivals_per_second") or 0.0}
 
 
 def _progress(status: Mapping[str, Any]) -> Any:

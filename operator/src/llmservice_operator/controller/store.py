@@ -15,6 +15,7 @@ from llmservice_operator.api import labels
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.reduce import Claim, ServiceNote, claim_of, note_of, reduce_object
 from llmservice_operator.telemetry.metrics import PlanTerm
+from llmservice_operator.telemetry.scaling import ServiceState
 
 PACK_ABOVE_BYTES = 1024
 
@@ -87,6 +88,11 @@ class Store:
         """Whether the object is known."""
         return (namespace, name) in self._objects.get(kind, {})
 
+    def version(self, kind: str, namespace: str, name: str) -> tuple[str, int] | None:
+        """The object's uid and resourceVersion, without unpacking it; None where it isn't known."""
+        entry = self._objects.get(kind, {}).get((namespace, name))
+        return None if entry is None else (entry.uid, entry.resource_version)
+
     def owned(self, kind: str, key: Key) -> tuple[Mapping[str, Any], ...]:
         """The objects of this kind that carry the service's label in its namespace, by name."""
         objects = self._objects.get(kind, {})
@@ -124,6 +130,19 @@ class Store:
         for key, note in self.notes():
             for row in note.memory:
                 yield PlanTerm(key.namespace, key.name, *row)
+
+    def service_states(self) -> Iterator[ServiceState]:
+        """Every LLMService as its status tells it."""
+        for key, note in self.notes():
+            yield ServiceState(
+                namespace=key.namespace,
+                name=key.name,
+                conditions=note.conditions,
+                desired=note.desired,
+                ready=note.ready_replicas,
+                accelerator=note.accelerator,
+                accelerators=note.accelerators,
+            )
 
     def count(self, kind: str) -> int:
         """How many objects of this kind are known."""

@@ -69,7 +69,7 @@ class Sweeper:
                     await self._fill_kind(kind)
                     break
                 except KubeError as e:
-                    missing = isinstance(e, NotFoundError) and kind == labels.KIND
+                    missing = isinstance(e, NotFoundError) and kind in (labels.KIND, labels.POLICY_KIND)
                     what = "the CRD is not installed yet" if missing else "cannot list"
                     logger.warning(what, extra={"kind": kind, "error": str(e)})
                     await self._clock.sleep(RETRY_SECONDS)
@@ -158,7 +158,7 @@ class Sweeper:
 
 
 def _selector(kind: str) -> str:
-    return "" if kind in (labels.KIND, "Node") else labels.SERVICE_LABEL
+    return "" if kind in (labels.KIND, labels.POLICY_KIND, "Node") else labels.SERVICE_LABEL
 
 
 def _where(kind: str, namespace: str | None) -> str | None:

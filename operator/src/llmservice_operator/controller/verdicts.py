@@ -7,6 +7,8 @@ UpToDate      is what runs what would be planned now?
 PlanAccurate  did the engine measure what was planned?
 Ready         the summary
 Stalled       is a person needed?
+
+Whether metrics are there, objectives are kept and replicas follow the load is for the scaling loop to say.
 """
 
 from collections.abc import Callable
@@ -16,26 +18,19 @@ from llmservice_operator.api.conditions import ConditionStatus, ConditionType, R
 from llmservice_operator.api.labels import REFRESH_ANNOTATION
 from llmservice_operator.api.status import EngineStatus, FailureStatus
 from llmservice_operator.controller.accuracy import finding
+from llmservice_operator.controller.autoscale_status import loop_verdicts
 from llmservice_operator.controller.decide import Intent
 from llmservice_operator.controller.failures import planned_memory_classes
 from llmservice_operator.controller.observed import Observed
 from llmservice_operator.controller.selection import RESTART_MEND
 from llmservice_operator.controller.summary import Summary, told_stage
+from llmservice_operator.controller.verdict import Verdict
 from llmservice_operator.planning.types import Plan
 from llmservice_operator.resources.replicas import scaling_bounds
 from llmservice_operator.resources.revision import Revision
 
 MAX_DIFFERENCES = 6
 """Differences that are told one by one; the rest is counted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A condition without its times."""
-
-    status: ConditionStatus
-    reason: str
-    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +69,12 @@ def conditions_of(situation: Situation) -> dict[ConditionType, Verdict]:
         ConditionType.UP_TO_DATE: _up_to_date(situation),
         ConditionType.PLAN_ACCURATE: _plan_accurate(situation),
     }
+    observed = situation.observed
+    verdicts |= loop_verdicts(observed.status.conditions, observed.scaling, observed.spec)
     scaling = _scaling_active(situation)
-    return verdicts if scaling is None else {**verdicts, ConditionType.SCALING_ACTIVE: scaling}
+    if scaling is not None and (scaling.status == "False" or ConditionType.SCALING_ACTIVE not in verdicts):
+        verdicts[ConditionType.SCALING_ACTIVE] = scaling
+    return verdicts
 
 
 def _planned(situation: Situation) -> Verdict:

@@ -132,7 +132,7 @@ class Informer:
         settings.persistence.diffbase_storage = _NoDiffBase()
         settings.persistence.progress_storage = _NoProgress()
         for kind in self._kinds:
-            if kind not in (labels.KIND, "Node"):
+            if kind not in (labels.KIND, labels.POLICY_KIND, "Node"):
                 group, _, version = KINDS[kind].api_version.rpartition("/")
                 settings.watching.label_selectors[group, version, KINDS[kind].plural] = labels.SERVICE_LABEL
         return settings

@@ -25,7 +25,11 @@ class ReplicaChoice:
 
 
 def replicas_to_apply(
-    spec: LLMServiceSpec, observed: Mapping[str, Any] | None, *, unproven: bool = False
+    spec: LLMServiceSpec,
+    observed: Mapping[str, Any] | None,
+    *,
+    unproven: bool = False,
+    decided: int | None = None,
 ) -> ReplicaChoice:
     """The number of replicas for the next apply.
 
@@ -36,7 +40,8 @@ def replicas_to_apply(
     then another owner, so nothing is reset.
 
     `observed`: the Deployment, None where there is none yet. `unproven`: no engine has reported on this
-    revision; then the count never grows beyond one, and what runs already is not taken away.
+    revision; then the count never grows beyond one, and what runs already is not taken away. `decided`: what the
+    scaling loop wants; None where it has decided nothing yet, and what runs is kept.
     """
     current = _current(observed)
     held_by = other_managers(observed, "spec", "replicas") if observed is not None else ()
@@ -47,7 +52,7 @@ def replicas_to_apply(
             held_by=held_by,
             message=_held_message(spec, observed, current, held_by),
         )
-    wanted = _wanted(spec, current)
+    wanted = _wanted(spec, current if decided is None else decided)
     if unproven and wanted > max(1, current or 0):
         return ReplicaChoice(replicas=max(1, current or 0), wanted=wanted, held_back=True)
     return ReplicaChoice(replicas=wanted, wanted=wanted)

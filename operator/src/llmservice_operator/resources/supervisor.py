@@ -18,6 +18,8 @@ START_CONSTANT_SECONDS = 900
 """All of a start but moving weights: import, compile, profile, capture, warm-up. The longest cold start
 measured with no weights to read (vLLM 0.26.0 on an H200, an FP8 model with DeepGEMM) took 330 s; slower hosts
 get 2.7 times that."""
+TYPICAL_START_SECONDS = 90
+"""The same of a usual start, with its kernels compiled before."""
 VOLUME_BYTES_PER_SECOND = 100_000_000
 """Weights read from a volume: below the 125 MiB/s that the commonest network disk promises as its base (AWS
 gp3)."""
@@ -37,6 +39,12 @@ def start_budget_seconds(weights_bytes: int, *, local: bool) -> int:
     if not local:
         seconds += weights_bytes / DOWNLOAD_BYTES_PER_SECOND
     return math.ceil(seconds)
+
+
+def expected_start_seconds(weights_bytes: int, *, local: bool) -> float:
+    """How long a start usually takes, until one was measured. The budget is for the slowest."""
+    loading = start_budget_seconds(weights_bytes, local=local) - START_CONSTANT_SECONDS
+    return float(TYPICAL_START_SECONDS + loading)
 
 
 def drain_timeout_seconds(spec: LLMServiceSpec) -> int:

@@ -16,6 +16,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from llmservice_operator.telemetry.scaling import ScalingSample, ServiceSeries, ServiceState
 from llmservice_operator.version import __version__
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -75,6 +76,14 @@ class Metrics:
         self.last_sweep = gauge(
             "store_last_sweep_timestamp_seconds", "When the store was last compared with a list.", "kind"
         )
+        self.scrape_failures = counter(
+            "engine_scrape_failures_total",
+            "Engines' metrics pages that could not be had, by reason.",
+            "reason",
+        )
+        self.scrape_seconds = histogram(
+            "engine_scrape_duration_seconds", "Duration of a request for an engine's metrics page."
+        )
         for result in ("success", "error"):
             self.reconciles.labels(result)
 
@@ -93,6 +102,14 @@ class Metrics:
             _Live(queue_depth, queue_delayed, queue_age_seconds, objects, services, plans=plans),
         )
 
+    def watch_services(
+        self,
+        states: Callable[[], Iterable[ServiceState]],
+        scaling: Callable[[], Iterable[ScalingSample]],
+    ) -> None:
+        """Also tell of each service; its series go with it."""
+        self.registry.register(ServiceSeries(states, scaling))
+
     def page(self) -> bytes:
         """The page in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -105,6 +122,12 @@ class Metrics:
     def applied(self, kind: str, result: str) -> None:
         """An apply was needed, or was not."""
         self.applies.labels(kind, result).inc()
+
+    def scraped(self, failure: str, duration_seconds: float) -> None:
+        """An engine was asked for its metrics page; `failure` is empty where it answered."""
+        self.scrape_seconds.observe(duration_seconds)
+        if failure:
+            self.scrape_failures.labels(failure).inc()
 
     def recorded(self, result: str) -> None:
         """An event was posted, counted, limited, dropped or failed."""

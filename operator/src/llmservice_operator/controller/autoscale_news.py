@@ -1,0 +1,54 @@
+"""When what the loop found is worth a reconcile: a change at once, numbers alone seldom. Pure."""
+
+from llmservice_operator.controller.autoscale_outcome import Outcome
+
+VALUES_SECONDS = 60.0
+"""Numbers that moved are told at most this often for one service."""
+AGAIN_SECONDS = 30.0
+"""How soon replicas that are wanted and not asked for yet are told of again."""
+MOVED_FRACTION = 0.2
+
+
+class News:
+    """What was told last of one service."""
+
+    def __init__(self) -> None:
+        self._facts: object = None
+        self._values: tuple[float, ...] = ()
+        self._at = 0.0
+
+    def is_due(self, outcome: Outcome, wanted: int, now: float) -> bool:
+        """Whether to tell now; if so it counts as told. `wanted`: replicas that the Deployment asks for."""
+        facts = (
+            outcome.desired,
+            outcome.bounds,
+            {kind: (each.status, each.reason) for kind, each in outcome.verdicts.items()},
+        )
+        values = _values(outcome)
+        since = now - self._at
+        unmet = outcome.desired is not None and outcome.desired != wanted
+        due = (
+            facts != self._facts
+            or (unmet and since >= AGAIN_SECONDS)
+            or (since >= VALUES_SECONDS and _moved(self._values, values))
+        )
+        if due:
+            self._facts, self._values, self._at = facts, values, now
+        return due
+
+
+def _values(outcome: Outcome) -> tuple[float, ...]:
+    """Numbers that matter and don't jitter: of windows long enough that noise stays below a fifth."""
+    correction = outcome.decision.correction if outcome.decision is not None else 1.0
+    return (
+        outcome.signals.sustained_arrivals_per_second.or_zero(),
+        outcome.capacity_requests_per_second,
+        correction,
+        outcome.start_seconds,
+    )
+
+
+def _moved(old: tuple[float, ...], new: tuple[float, ...]) -> bool:
+    return any(
+        abs(after - before) > MOVED_FRACTION * abs(before) for before, after in zip(old, new, strict=True)
+    )

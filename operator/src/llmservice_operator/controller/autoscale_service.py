@@ -1,0 +1,229 @@
+"""The autoscaler of one service: from pages to an outcome. No I/O; time is an argument.
+
+What was seen is kept in memory and begins anew with the process; what a decision remembers is in the service's status.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llmservice_operator.api.conditions import ConditionType, Reason
+from llmservice_operator.autoscaling.decide import decide
+from llmservice_operator.autoscaling.decision import Decision, Inputs
+from llmservice_operator.autoscaling.fleet import Fleet
+from llmservice_operator.autoscaling.observer import Context, ServiceObserver
+from llmservice_operator.autoscaling.policy import ScalingPolicy
+from llmservice_operator.autoscaling.signals import ABSENT, Signal, Signals
+from llmservice_operator.autoscaling.state import read_state
+from llmservice_operator.controller.autoscale_capacity import ReadyCapacity
+from llmservice_operator.controller.autoscale_outcome import Outcome
+from llmservice_operator.controller.autoscale_scrape import Scraped
+from llmservice_operator.controller.autoscale_slo import SloCounter
+from llmservice_operator.controller.autoscale_starts import Starts, read_memory, with_starts
+from llmservice_operator.controller.autoscale_subject import Role, Subject
+from llmservice_operator.controller.autoscale_verdicts import (
+    Findings,
+    Settled,
+    metrics_available,
+    scaling_active,
+    slo_met,
+)
+from llmservice_operator.controller.verdict import Verdict
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 30.0
+"""How long a condition of the loop must last before it is told: half a window of latency."""
+UNKNOWN_PATIENCE_SECONDS = 120.0
+"""How long a service without enough requests keeps its last verdict: as long as signals look back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What Prometheus says of the service's cards."""
+
+    dram_active: Signal = ABSENT
+    sm_active: Signal = ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAnswer:
+    """The policy that a service is scaled by, or why it can't be."""
+
+    policy: ScalingPolicy
+    problem: Verdict | None = None
+
+
+class ServiceScaler:
+    """See the module."""
+
+    def __init__(self, subject: Subject, now: float) -> None:
+        memory, self.starts = read_memory(subject.memory)
+        self.subject = subject
+        self.outcome: Outcome | None = None
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        """Changes by (direction, ruling)."""
+        self.slo = SloCounter()
+        self._began = now
+        self._state = read_state(memory)
+        self._observer = ServiceObserver()
+        self._settled = {kind: Settled() for kind in ConditionType}
+
+    def look(
+        self,
+        subject: Subject,
+        scraped: Sequence[Scraped],
+        now: float,
+        *,
+        capacity: ReadyCapacity,
+        policy: PolicyAnswer,
+        activity: Activity,
+    ) -> Outcome:
+        """Take pages in and decide. `now`: seconds since the Unix epoch."""
+        self.subject = subject
+        self.starts.look(subject.pods)
+        self._record(scraped)
+        signals = self._observer.signals(subject.ready, now, _context(subject, activity))
+        decision = None
+        if subject.bounds is not None:
+            decision = self._decide(subject, signals, now, capacity=capacity, policy=policy)
+        self.outcome = self._conclude(
+            subject, signals, now, scraped, decision=decision, capacity=capacity, policy=policy
+        )
+        return self.outcome
+
+    def _record(self, scraped: Sequence[Scraped]) -> None:
+        objectives = self.subject.objectives
+        for each in scraped:
+            if each.page is None:
+                continue
+            pod = each.pod
+            self._observer.record(pod.name, each.page, at=each.at, incarnation=pod.incarnation)
+            self.slo.record(pod.name, pod.incarnation, each.page, objectives)
+        self.slo.forget(frozenset(pod.name for pod in self.subject.pods))
+
+    def _decide(
+        self, subject: Subject, signals: Signals, now: float, *, capacity: ReadyCapacity, policy: PolicyAnswer
+    ) -> Decision:
+        bounds = subject.bounds
+        if bounds is None:
+            raise ValueError(f"{subject.key} isn't scaled")
+        decision = decide(
+            Inputs(
+                signals=signals,
+                fleet=fleet_of(subject, self.starts, now),
+                capacity=capacity,
+                expected_mix=subject.expected_mix,
+                objectives=subject.objectives,
+                min_replicas=bounds.min_replicas,
+                max_replicas=bounds.max_replicas,
+                policy=policy.policy,
+                weights_bytes_per_step=capacity.weights_bytes_per_step,
+                other_writer=subject.other_writer or ("nobody" if policy.problem is not None else ""),
+            ),
+            self._state,
+            now,
+        )
+        if policy.problem is not None and not subject.other_writer:
+            decision = replace(decision, ruling="policy", reason=policy.problem.message, steps=())
+        self._state = decision.state
+        if decision.is_written and decision.desired != decision.current:
+            direction = "out" if decision.desired > decision.current else "in"
+            self.decisions[direction, decision.ruling] += 1
+        return decision
+
+    def _conclude(
+        self,
+        subject: Subject,
+        signals: Signals,
+        now: float,
+        scraped: Sequence[Scraped],
+        *,
+        decision: Decision | None,
+        capacity: ReadyCapacity,
+        policy: PolicyAnswer,
+    ) -> Outcome:
+        expected = capacity.capacity(self._state.mix or subject.expected_mix) if decision is None else None
+        found = Findings(
+            subject=subject,
+            signals=signals,
+            now=now,
+            watched_seconds=now - self._began,
+            failures=tuple(f"{each.pod.name}: {each.words}" for each in scraped if each.page is None),
+            decision=decision,
+            policy_problem=policy.problem,
+            unreachable=decision.unreachable
+            if decision is not None
+            else expected.unreachable
+            if expected
+            else "",
+        )
+        bounds = subject.bounds
+        fleet = fleet_of(subject, self.starts, now)
+        return Outcome(
+            uid=subject.uid,
+            at=now,
+            signals=signals,
+            decision=decision,
+            bounds=None if bounds is None else (bounds.min_replicas, bounds.max_replicas),
+            verdicts=self._verdicts(found),
+            memory="" if decision is None else with_starts(decision.state.to_json(), self.starts),
+            start_seconds=fleet.start_seconds(now),
+            capacity_requests_per_second=expected.requests_per_second
+            if expected is not None
+            else decision.capacity_requests_per_second
+            if decision is not None
+            else 0.0,
+        )
+
+    def _verdicts(self, found: Findings) -> dict[ConditionType, Verdict]:
+        available = metrics_available(found)
+        made = {
+            ConditionType.METRICS_AVAILABLE: available,
+            ConditionType.SCALING_ACTIVE: scaling_active(found),
+            ConditionType.SLO_MET: slo_met(found, available),
+        }
+        return {
+            kind: self._settled[kind].tell(verdict, found.now, _patience_seconds(kind, verdict))
+            for kind, verdict in made.items()
+            if verdict is not None
+        }
+
+
+def fleet_of(subject: Subject, starts: Starts, now: float) -> Fleet:
+    """The replicas as `decide` counts them.
+
+    Pods that the Deployment asks for and that aren't there yet start now; where the API server refuses them they are
+    as good as pods without a node.
+    """
+    there = sum(pod.role is not Role.LEAVING for pod in subject.pods)
+    absent = max(0, subject.wanted - there)
+    starting = [pod.created_at for pod in subject.pods if pod.role is Role.STARTING]
+    return Fleet(
+        wanted=subject.wanted,
+        ready=subject.count(Role.READY),
+        starting=(*starting, *([] if subject.refused else [now] * absent)),
+        unschedulable=subject.count(Role.UNSCHEDULABLE) + (absent if subject.refused else 0),
+        failing=subject.count(Role.FAILING),
+        recent_starts=starts.seconds,
+        planned_start_seconds=subject.planned_start_seconds,
+    )
+
+
+def _context(subject: Subject, activity: Activity) -> Context:
+    return Context(
+        ttft_p95_seconds=subject.objectives.ttft_p95_seconds,
+        tpot_p95_seconds=subject.objectives.tpot_p95_seconds,
+        peak_bytes_per_second=subject.peak_bytes_per_second,
+        dram_active=activity.dram_active,
+        sm_active=activity.sm_active,
+    )
+
+
+def _patience_seconds(kind: ConditionType, verdict: Verdict) -> float:
+    """A refusal to scale is told at once: it changes what is done."""
+    if kind is ConditionType.SCALING_ACTIVE and verdict.status == "False":
+        return 0.0
+    thin = verdict.reason in (Reason.NO_TRAFFIC, Reason.TOO_FEW_REQUESTS)
+    return UNKNOWN_PATIENCE_SECONDS if thin else PATIENCE_SECONDS
