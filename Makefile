@@ -52,7 +52,7 @@ test-unit: venv ## Tests that need no cluster
 
 .PHONY: test-integration
 test-integration: venv ## Tests against a real etcd and API server
-	@$(PYTEST) tests/integration tests/manifests -q
+	@$(PYTEST) tests/integration tests/manifests tests/docs -q
 
 .PHONY: test-e2e
 test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
