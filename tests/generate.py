@@ -12,10 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
 CHART_CRDS = ROOT / "charts" / "llmservice-operator" / "files"
+BALANCED = ROOT / "policies" / "scaling" / "balanced.yaml"
 REFERENCE = ROOT / "operator" / "docs" / "reference"
 LLMSERVICE = str(Path(sys.executable).with_name("llmservice"))
 
-GENERATED = (CRDS, CHART_CRDS, REFERENCE, ROOT / "tests" / "golden")
+GENERATED = (CRDS, CHART_CRDS, BALANCED.parent, REFERENCE, ROOT / "tests" / "golden")
 """Folders whose files are compared before and after; hand-written neighbours do not change by themselves."""
 
 
@@ -28,6 +29,10 @@ def crds() -> None:
         text = output(sys.executable, "-m", "llmservice_operator.api.crd", plural)
         for folder in (CRDS, CHART_CRDS):
             (folder / f"{plural}.yaml").write_text(text)
+
+
+def profiles() -> None:
+    BALANCED.write_text(output(sys.executable, "-m", "llmservice_operator.api.profiles"))
 
 
 def golden_manifests() -> None:
@@ -63,7 +68,7 @@ def answers() -> None:
         (REFERENCE / f"{name}.txt").write_text(f"$ llmservice {' '.join(arguments)}\n{text}")
 
 
-GENERATORS: tuple[Callable[[], None], ...] = (crds, golden_manifests, plans, answers, reference)
+GENERATORS: tuple[Callable[[], None], ...] = (crds, profiles, golden_manifests, plans, answers, reference)
 
 
 def contents() -> dict[Path, bytes]:

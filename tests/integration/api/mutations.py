@@ -1,4 +1,4 @@
-"""LLMServices made from good ones by a change or two at random: some still good, most not."""
+"""Objects made from good ones by a change or two at random: some still good, most not."""
 
 import copy
 import random
@@ -79,7 +79,7 @@ def mutated(source: random.Random, goods: Sequence[dict[str, Any]]) -> dict[str,
     """One of the objects with one or two changes in its spec."""
     manifest = copy.deepcopy(source.choice(goods))
     for _ in range(source.choice((1, 1, 2))):
-        _change(source, manifest["spec"])
+        _change(source, manifest.setdefault("spec", {}))
     return manifest
 
 

@@ -20,6 +20,7 @@ from llmservice_operator.api.status import (
     StartStatus,
     WeightsProgress,
 )
+from llmservice_operator.api.status_scaling import DecisionStatus, ScalingStatus, SignalStatus
 
 pytestmark = pytest.mark.light
 
@@ -66,6 +67,30 @@ STATUS = LLMServiceStatus(
     last_failure=FailureStatus(
         failure_class="OutOfMemory", message="CUDA out of memory", exit_code=1, at=THEN
     ),
+    scaling=ScalingStatus(
+        desired_replicas=2,
+        ruling="load",
+        reason="9.5 requests/s ask for 1.9 replicas",
+        capacity_requests_per_second=5.881,
+        correction=1.04,
+        start_seconds=95.0,
+        signals=(
+            SignalStatus(name="arrivals_per_second", state="ok", value=9.5, at=THEN),
+            SignalStatus(name="ttft_p95_seconds", state="ok", value=0.183, at=THEN),
+            SignalStatus(name="tpot_p95_seconds", state="idle", at=THEN),
+        ),
+        decisions=(
+            DecisionStatus(
+                at=THEN,
+                from_replicas=1,
+                to_replicas=2,
+                ruling="load",
+                reason="9.5 requests/s",
+                steps={"load": 1.9},
+            ),
+        ),
+        state='{"v":1}',
+    ),
     conditions=set_condition(
         (),
         ConditionType.READY,
@@ -106,7 +131,7 @@ def test_get_tells_what_is_going_on(written: dict[str, Any], kubectl: Kubectl) -
     namespace = written["metadata"]["namespace"]
     line = kubectl.output("get", "llmsvc", "-n", namespace, "--no-headers").split()
 
-    assert line[:7] == ["one", "False", "LoadingWeights", "2", "nvidia-h200", "32768", "812000"]
+    assert line[:8] == ["one", "False", "LoadingWeights", "2", "nvidia-h200", "32768", "812000", "0.183"]
 
 
 def test_wait_sees_the_condition(written: dict[str, Any], kubectl: Kubectl) -> None:

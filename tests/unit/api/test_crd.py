@@ -13,7 +13,9 @@ from llmservice_operator.api.crd import DEFINITIONS, render
 from llmservice_operator.api.structural import structural_schema
 
 CRD = DEFINITIONS["llmservices"]()
-SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SCHEMAS: dict[str, dict[str, Any]] = {
+    plural: make()["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for plural, make in DEFINITIONS.items()
+}
 COMMITTED = Path(__file__).parents[3] / "crds"
 
 
@@ -28,7 +30,11 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
         yield from nodes(schema["additionalProperties"], f"{path}{{}}")
 
 
-NODES = {path: node for part in ("spec", "status") for path, node in nodes(SCHEMA["properties"][part], part)}
+NODES = {
+    path: node
+    for part in ("spec", "status")
+    for path, node in nodes(SCHEMAS["llmservices"]["properties"][part], part)
+} | dict(nodes(SCHEMAS["scalingpolicies"]["properties"]["spec"], "scalingpolicies.spec"))
 
 
 def test_two_processes_print_the_same_bytes() -> None:

@@ -18,11 +18,19 @@ NAME_MEND = (
 
 _SUBDOMAIN = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
-ObjectName = Annotated[
-    str,
-    Field(min_length=1, max_length=253),
-    Matches(f"^{_SUBDOMAIN}$", "must be the name of an object: lower-case letters, digits, '-' and '.'"),
-]
+_OBJECT_NAME_MAX_LENGTH = 253
+_OBJECT_NAME = Matches(
+    f"^{_SUBDOMAIN}$", "must be the name of an object: lower-case letters, digits, '-' and '.'"
+)
+ObjectName = Annotated[str, Field(min_length=1, max_length=_OBJECT_NAME_MAX_LENGTH), _OBJECT_NAME]
+
+
+def object_name_fault(name: object) -> str | None:
+    """Why no object can have this name; None: one can."""
+    if isinstance(name, str) and len(name) <= _OBJECT_NAME_MAX_LENGTH:
+        return _fault(_OBJECT_NAME, name)
+    return _OBJECT_NAME.mend
+
 
 _LABEL_KEY = f"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 _LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"

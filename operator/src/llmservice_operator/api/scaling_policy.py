@@ -95,7 +95,7 @@ class ScalingPolicySpec(SpecModel):
         values = self.model_dump(by_alias=True)
         for low, high in _ORDERED:
             if values[low] > values[high]:
-                raise ValueError(_fault(low, high) % (values[low], values[high]))
+                raise ValueError(_fault(low, high) % (f"{values[low]:g}", f"{values[high]:g}"))
         return self
 
     @classmethod

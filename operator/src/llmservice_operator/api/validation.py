@@ -1,4 +1,4 @@
-"""The API server's checks without an API server: what is wrong with an LLMService before it is applied.
+"""The API server's checks without an API server: what is wrong with one of our objects before it is applied.
 
 The types' own validators and the schema's CEL rules are made from one source each; what only the API server has
 (names, lists keyed by name, what holds on create only) is checked here.
@@ -8,15 +8,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from llmservice_operator.api.labels import API_VERSION, KIND
+from llmservice_operator.api.base import SpecModel
+from llmservice_operator.api.labels import API_VERSION, KIND, POLICY_KIND
 from llmservice_operator.api.markers import Matches
-from llmservice_operator.api.names import NAME_MAX_LENGTH, NAME_MEND, NAME_PATTERN
+from llmservice_operator.api.names import NAME_MAX_LENGTH, NAME_MEND, NAME_PATTERN, object_name_fault
 from llmservice_operator.api.problems import field_of, message_of
+from llmservice_operator.api.scaling_policy import ScalingPolicySpec
 from llmservice_operator.api.spec import REPLICAS_ON_CREATE, LLMServiceSpec
+
+Spec = TypeVar("Spec", bound=SpecModel)
 
 _NAME = Matches(NAME_PATTERN, NAME_MEND)
 
@@ -33,8 +37,10 @@ class Problem:
 
 
 def check_object(manifest: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """What the API server would refuse in a new LLMService, as it is in a file; empty: nothing."""
-    return tuple(_object_problems(manifest))
+    """What the API server would refuse in a new LLMService or ScalingPolicy, as it is in a file; empty: nothing."""
+    return tuple(
+        _policy_problems(manifest) if manifest.get("kind") == POLICY_KIND else _object_problems(manifest)
+    )
 
 
 def check_spec(spec: Mapping[str, Any]) -> tuple[Problem, ...]:
@@ -42,17 +48,37 @@ def check_spec(spec: Mapping[str, Any]) -> tuple[Problem, ...]:
     return tuple(_spec_problems(spec))
 
 
-def _object_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
-    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+def _policy_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+    yield from _head_problems(manifest, POLICY_KIND, {"spec"})
+    name = _name(manifest)
+    if (fault := object_name_fault(name)) is not None:
+        yield Problem(field="metadata.name", message=f"{str(name)[:64]!r}: {fault}")
+    spec = manifest.get("spec", {})
+    if not isinstance(spec, Mapping):
+        yield Problem(field="spec", message=f"is {str(spec)[:64]!r}; an object is expected")
+        return
+    _, problems = _checked(ScalingPolicySpec, spec)
+    yield from problems
+
+
+def _head_problems(manifest: Mapping[str, Any], kind: str, parts: set[str]) -> Iterator[Problem]:
+    for field, expected in (("apiVersion", API_VERSION), ("kind", kind)):
         if manifest.get(field) != expected:
             yield Problem(
                 field=field, message=f"is {str(manifest.get(field))[:64]!r}, and must be {expected}"
             )
-    for field in sorted(manifest.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}):
+    for field in sorted(manifest.keys() - {"apiVersion", "kind", "metadata"} - parts):
         yield Problem(field=field, message="is no field of this object")
+
+
+def _name(manifest: Mapping[str, Any]) -> object:
     metadata = manifest.get("metadata")
-    name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
-    if (fault := _name_fault(name)) is not None:
+    return metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+
+
+def _object_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+    yield from _head_problems(manifest, KIND, {"spec", "status"})
+    if (fault := _name_fault(_name(manifest))) is not None:
         yield Problem(field="metadata.name", message=fault)
     spec = manifest.get("spec")
     if isinstance(spec, Mapping):
@@ -73,15 +99,23 @@ def _name_fault(name: object) -> str | None:
     return None
 
 
-def _spec_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _checked(kind: type[Spec], spec: Mapping[str, Any]) -> tuple[Spec | None, tuple[Problem, ...]]:
+    """The spec as this type, or what is wrong with it."""
     try:
         # As JSON and strictly: no text for a number, no Python name for a field, as the API server has it.
-        parsed = LLMServiceSpec.model_validate_json(
-            json.dumps(spec, default=str), strict=True, by_alias=True, by_name=False
-        )
+        text = json.dumps(spec, default=str)
+        return kind.model_validate_json(text, strict=True, by_alias=True, by_name=False), ()
     except ValidationError as error:
-        for each in error.errors():
-            yield Problem(field=_prefixed(field_of(each["loc"], spec)), message=message_of(each))
+        return None, tuple(
+            Problem(field=_prefixed(field_of(each["loc"], spec)), message=message_of(each))
+            for each in error.errors()
+        )
+
+
+def _spec_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
+    parsed, problems = _checked(LLMServiceSpec, spec)
+    if parsed is None:
+        yield from problems
         return
     if parsed.scaling is not None and parsed.replicas != 1:
         yield Problem(field="spec.replicas", message=REPLICAS_ON_CREATE)
