@@ -47,6 +47,7 @@ class Service:
             self.speed,
             ttft_p95_seconds=self.objective.ttft_seconds,
             tpot_p95_seconds=self.objective.tpot_seconds,
+            like=self.lengths,
         )
 
     def policy(self, name: str) -> Policy:
