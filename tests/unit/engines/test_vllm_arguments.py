@@ -211,3 +211,31 @@ def test_the_same_inputs_give_the_same_words() -> None:
     spec = {**GPU, "engine": {"args": {"seed": "1", "max-logprobs": "2"}}}
 
     assert arguments(spec) == arguments({**GPU, "engine": {"args": {"max-logprobs": "2", "seed": "1"}}})
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "is_on"),
+    [
+        ("0.33.0", "nvidia-h200", True),
+        ("0.17.1", "nvidia-h200", False),
+        ("", "nvidia-h200", False),
+        ("0.32.0", "cpu", False),
+    ],
+)
+def test_a_gpu_s_engine_counts_the_bytes_it_moves_where_its_version_can(
+    version: str, row: str, is_on: bool
+) -> None:
+    spec = {**on(row), "engine": {"version": version}}
+
+    assert (
+        "--enable-mfu-metrics" in arguments(spec, planned(SMOLLM2, spec, engine_version=version))
+    ) == is_on
+
+
+def test_the_user_s_own_word_on_counting_bytes_goes_first() -> None:
+    spec = {**GPU, "engine": {"args": {"enable_mfu_metrics": "false"}}}
+
+    given = arguments(spec, planned(SMOLLM2, spec))
+
+    assert "--no-enable-mfu-metrics" in given
+    assert "--enable-mfu-metrics" not in given

@@ -24,7 +24,7 @@ from llmservice_operator.autoscaling.decision import Objectives
 from llmservice_operator.engines.versions import known_version
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
 from llmservice_operator.perfmodel.architecture import read_architecture
-from llmservice_operator.perfmodel.arrivals import mean_length
+from llmservice_operator.perfmodel.arrivals import Lengths, mean_length
 from llmservice_operator.perfmodel.quantization import read_quantization
 from llmservice_operator.perfmodel.speed import SpeedCase, SpeedModel
 from llmservice_operator.planning.types import Knobs, Plan, PlannedSpeed
@@ -206,9 +206,19 @@ def modelled_capacity(case: CapacityCase) -> tuple[GriddedCapacity, float]:
     )
     work, goal = model.timer.work, case.objectives
     grid = speed_capacity(
-        model, ttft_p95_seconds=goal.ttft_p95_seconds, tpot_p95_seconds=goal.tpot_p95_seconds
+        model,
+        ttft_p95_seconds=goal.ttft_p95_seconds,
+        tpot_p95_seconds=goal.tpot_p95_seconds,
+        like=None if case.speed is None else _planned_lengths(case.speed),
     )
     return grid, work.dense.bytes_read + work.head.bytes_read
+
+
+def _planned_lengths(speed: PlannedSpeed) -> Lengths:
+    """The workload's; a plan has no p95 of answers."""
+    return Lengths(
+        input_p50=speed.input_tokens, input_p95=speed.input_p95_tokens, output_p50=max(1, speed.output_tokens)
+    )
 
 
 def expected_mix(speed: PlannedSpeed | None) -> LengthMix:

@@ -183,6 +183,11 @@ def leaves_endpoints_out_of_its_log(version: Version) -> bool:
     return version >= (0, 16, 0)
 
 
+def counts_moved_bytes(version: Version) -> bool:
+    """Whether `--enable-mfu-metrics` makes counters move (they are there in 0.18.1; 0.16.0 only logs the figures)."""
+    return version >= (0, 18, 0)
+
+
 def wants_a_state_for_each_sequence(version: Version) -> bool:
     """Whether capturing graphs refuses more sequences than the pool has blocks of states (config/compilation.py)."""
     return version >= (0, 20, 0)

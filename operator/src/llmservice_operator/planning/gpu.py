@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from llmservice_operator.engines.versions import counts_moved_bytes, parse_version
+from llmservice_operator.engines.vllm import canonical_args
 from llmservice_operator.perfmodel.memory import GIB, MIB, Account, margin_bytes
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
@@ -14,6 +16,7 @@ from llmservice_operator.planning.reasons import Passed, reasons
 from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
 from llmservice_operator.planning.words import gib
 
+MFU_FLAG = "enable-mfu-metrics"
 HOST_BASE_BYTES, HOST_RANK_BYTES, MM_CACHE_BYTES = 4 * GIB, 3 * GIB, 4 * GIB
 """Host memory of the API server and of each rank; vLLM's cache of processed images (mm-processor-cache-gb 4)."""
 
@@ -47,6 +50,7 @@ def plan_gpu(case: Case, choice: Choice, passed: Sequence[Passed], missed: tuple
         host_cpu_cores=2 + ranks,
         shm_bytes=shm,
         engine_version=case.inputs.engine_version,
+        engine_args=measuring_args(case),
         reasons=tuple(reasons(case, choice, passed)),
         warnings=(*missed, *case.warnings, *_warnings(case, fit)),
         speed=choice.speed,
@@ -55,6 +59,19 @@ def plan_gpu(case: Case, choice: Choice, passed: Sequence[Passed], missed: tuple
         calibration_key=fit.calibration_key,
         calibrated=() if fit.calibration is None else fit.calibration.changes,
     )
+
+
+def measuring_args(case: Case) -> tuple[tuple[str, str], ...]:
+    """Flags by which the engine counts the bytes that it moves, where its version is known to; the user's go first.
+
+    The count is by formula, once a step. What a release has no formula for (an odd attention, a format of weights) it
+    leaves out and starts all the same.
+    """
+    version = parse_version(case.inputs.engine_version)
+    said = canonical_args(case.spec.engine.args)
+    if version is None or not counts_moved_bytes(version) or MFU_FLAG in said:
+        return ()
+    return ((MFU_FLAG, "true"),)
 
 
 def whole_weights(case: Case, fit: Fit) -> int:
