@@ -279,7 +279,7 @@ def test_services_are_noted_with_their_ready_condition_also_from_our_own_writes(
     store.drop("LLMService", obj("LLMService", name="gone", uid="u3", service=None, version=3))
 
     assert dict(store.notes()) == {
-        KEY: ServiceNote("True", "Ready", waits_for_node=False, conditions=(("Ready", "True"),)),
+        KEY: ServiceNote("True", "Ready", waits_for_node=False, conditions=(("Ready", "True", "Ready"),)),
         Key("ns", "new"): ServiceNote("Unknown", "New", waits_for_node=False),
     }
 

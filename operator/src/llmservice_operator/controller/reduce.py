@@ -25,8 +25,8 @@ class ServiceNote(NamedTuple):
     waits_for_node: bool
     memory: tuple[tuple[str, int | None, int | None], ...] = ()
     """(term, planned bytes, actual bytes) of the last report that the status tells of."""
-    conditions: tuple[tuple[str, str], ...] = ()
-    """(type, status)."""
+    conditions: tuple[tuple[str, str, str], ...] = ()
+    """(type, status, reason)."""
     desired: int = 0
     ready_replicas: int = 0
     accelerator: str = ""
@@ -79,7 +79,12 @@ def note_of(service: Mapping[str, Any]) -> ServiceNote:
         waits_for_node=waits,
         memory=memory,
         conditions=tuple(
-            (sys.intern(c.get("type", "")), sys.intern(c.get("status", ""))) for c in conditions
+            (
+                sys.intern(c.get("type", "")),
+                sys.intern(c.get("status", "")),
+                sys.intern(c.get("reason", "")),
+            )
+            for c in conditions
         ),
         desired=status.get("desiredReplicas", 0),
         ready_replicas=status.get("readyReplicas", 0),

@@ -61,8 +61,8 @@ class ServiceState(NamedTuple):
 
     namespace: str
     name: str
-    conditions: Sequence[tuple[str, str]]
-    """(type, status)."""
+    conditions: Sequence[tuple[str, str, str]]
+    """(type, status, reason)."""
     desired: int
     ready: int
     accelerator: str
@@ -100,15 +100,17 @@ class ServiceSeries(Collector):
 
 
 def _states(states: Iterable[ServiceState]) -> Iterator[Metric]:
-    conditions = _gauge("service_condition", "1 for each condition's current status.", "type", "status")
+    conditions = _gauge(
+        "service_condition", "1 for each condition's current status and reason.", "type", "status", "reason"
+    )
     replicas = _gauge("service_replicas", "Replicas, wanted (desired) and serving (ready).", "state")
     held = _gauge(
         "service_accelerators", "Accelerators that the service's pods hold, by kind.", "accelerator"
     )
     for state in states:
         where = [state.namespace, state.name]
-        for kind, status in state.conditions:
-            conditions.add_metric([*where, kind, status], 1)
+        for condition in state.conditions:
+            conditions.add_metric([*where, *condition], 1)
         replicas.add_metric([*where, "desired"], state.desired)
         replicas.add_metric([*where, "ready"], state.ready)
         if state.accelerators:
