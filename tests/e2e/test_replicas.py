@@ -30,16 +30,22 @@ def fleet(platform: Platform, namespace: str) -> Iterator[Fleet]:
     fleet.remove_all()
 
 
-def autoscaler(namespace: str, *, most: int) -> dict[str, Any]:
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment"}
+SERVICE = {"apiVersion": "llmservice.dev/v1alpha1", "kind": "LLMService"}
+
+
+def autoscaler(
+    namespace: str, name: str = "held", *, target: dict[str, str] = DEPLOYMENT, least: int = 1, most: int
+) -> dict[str, Any]:
     """An autoscaler without metrics: it writes nothing while the replicas are within its bounds."""
     cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "held", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "held"},
-            "minReplicas": 1,
+            "scaleTargetRef": {**target, "name": name},
+            "minReplicas": least,
             "maxReplicas": most,
             "metrics": [{"type": "Resource", "resource": cpu}],
         },
@@ -80,6 +86,19 @@ def test_kubectl_scale_scales_the_service_and_leaves_what_runs(fleet: Fleet) -> 
 
     assert set(before.pods) < set(after.pods)
     assert after.templates == before.templates
+
+
+def test_an_autoscaler_on_the_service_itself_scales_it_and_nobody_else_holds_the_replicas(
+    fleet: Fleet,
+) -> None:
+    """Three at least: the autoscaler takes the service from two to three, and the operator its Deployment."""
+    deploy.apply(fleet.cluster, autoscaler(fleet.namespace, "fixed", target=SERVICE, least=3, most=5))
+
+    service = fleet.wait_ready("fixed", replicas=3)
+    fleet.kubectl("delete", "hpa", "fixed")
+
+    assert service["spec"]["replicas"] == 3
+    assert deploy.condition(service, "ScalingActive") == {}
 
 
 def test_kubectl_scale_to_zero_leaves_no_pod_and_is_ready(fleet: Fleet) -> None:
