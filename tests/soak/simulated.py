@@ -1,6 +1,8 @@
-"""The setting in the simulator, with chance by seed: routing, and the jitter of starts."""
+"""The setting in the simulator, with chance by seed: routing, jitter of starts, and where in its period the loop is."""
 
 from dataclasses import replace
+
+import numpy as np
 
 from llmservice_operator.autoscaling.decision import Decision
 from llmservice_operator.simulation.fleet import FleetSettings, Routing, simulate
@@ -24,6 +26,12 @@ def play(
     rule = setting.service.policy(OPERATOR)
     assert isinstance(rule, OperatorPolicy)
     rule = replace(rule, planned_start_seconds=planned_start_seconds or start_seconds)
+    phase = float(np.random.default_rng(seed).uniform(0.0, rule.period_seconds))
+    load = replace(
+        setting.load,
+        arrival_seconds=setting.load.arrival_seconds + phase,
+        seconds=setting.load.seconds + phase,
+    )
     if keep is not None:
         rule.keep = lambda at, decision: keep.append((at, decision))
     fleet = FleetSettings(
@@ -35,10 +43,10 @@ def play(
         tail_seconds=60.0,
         seed=seed,
     )
-    run = simulate(setting.tables, setting.load, rule, fleet)
-    points = [(point.at_seconds, point.desired) for point in run.points]
+    run = simulate(setting.tables, load, rule, fleet)
+    points = [(point.at_seconds - phase, point.desired) for point in run.points]
     return course_of(
-        [(0.0, run.points[0].provisioned), *points],
+        [(-phase, run.points[0].provisioned), *points],
         seconds=setting.load.seconds,
         attainment=score(run, setting.service.objective).attainment,
     )

@@ -52,13 +52,15 @@ class Course:
 def course_of(
     points: Sequence[tuple[float, int]], *, seconds: float, attainment: float, starts: Sequence[float] = ()
 ) -> Course:
-    """From numbers of replicas seen in order of time; what is after the load's end is left out."""
+    """From numbers of replicas seen in order of time, the last one before the begin counting as the begin's."""
     changes: list[tuple[float, int]] = []
     for at, replicas in points:
         if at >= seconds:
             break
-        if not changes or changes[-1][1] != replicas:
-            changes.append((max(0.0, at) if changes else 0.0, replicas))
+        if at <= 0.0 or not changes:
+            changes = [(0.0, replicas)]
+        elif changes[-1][1] != replicas:
+            changes.append((at, replicas))
     return Course(changes=tuple(changes), seconds=seconds, attainment=attainment, starts=tuple(starts))
 
 
