@@ -17,7 +17,7 @@ def name(number: int, length: int) -> str:
 def largest_spec() -> dict[str, Any]:
     labels = {f"{name(n, 60)}.example.com/{name(n, 60)}": "v" * 63 for n in range(32)}
     annotations = dict.fromkeys(labels, "v" * 4096)
-    amounts = {f"example.com/{name(n, 60)}": "1" for n in range(16)}
+    amounts = {f"example.com/{name(n, 60)}": "1" for n in range(12)}
     return {
         "model": {
             "uri": "hf://" + "o" * 200 + "/" + "n" * 200,
