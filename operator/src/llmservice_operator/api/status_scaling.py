@@ -85,6 +85,6 @@ class ScalingStatus(StatusModel):
     )
     """What was measured, with its time and how far it is trusted."""
     decisions: tuple[DecisionStatus, ...] = Field(default=(), max_length=DECISIONS_MAX_ITEMS)
-    """The last five changes, newest last."""
+    """The last five changes, newest first."""
     state: str = Field(default="", max_length=STATE_MAX_LENGTH)
     """What the next decision remembers, as JSON: for the operator alone."""
