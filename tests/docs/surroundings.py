@@ -99,6 +99,7 @@ case "$verb" in
 esac
 for word; do
   case "$word" in
+    */proxy/*) exec "${{real[@]}}" "${{before[@]}}" --help "${{@:${{#before[@]}}+1}}" ;;
     -w | --watch) timeout 2 "${{real[@]}}" "$@" || test $? = 124; exit ;;
     --) break ;;
   esac
