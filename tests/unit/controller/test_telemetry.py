@@ -14,6 +14,7 @@ from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.reporter import Reporter
 from llmservice_operator.telemetry.log import JsonFormatter, add_fields, set_up
 from llmservice_operator.telemetry.metrics import Metrics, PlanTerm
+from llmservice_operator.telemetry.scaling import ScalingSample, SignalSample, SloSample
 
 
 @pytest.fixture
@@ -178,3 +179,101 @@ def test_every_metric_has_the_projects_prefix_or_is_the_process_own() -> None:
     families = text_string_to_metric_families(Metrics().page().decode())
 
     assert {family.name.split("_")[0] for family in families} == {"llmservice", "process"}
+
+
+def scaling_sample(name: str, **changes: Any) -> ScalingSample:
+    values: dict[str, Any] = {
+        "namespace": "ns",
+        "name": name,
+        "ready": 2,
+        "pending": 1,
+        "unschedulable": 0,
+        "signals": (
+            SignalSample("waiting", "ok", 3.0, 100.0),
+            SignalSample("dram_active", "missing", None, 0.0),
+        ),
+        "capacity_requests_per_second": 4.0,
+        "start_seconds": 60.0,
+        "slo": (SloSample("ttft", 1.0, 200.0, 190.5),),
+        "desired": 3,
+        "bounds": (1, 8),
+        "correction": 0.9,
+        "decided_at": 100.0,
+        "steps": (("forward", 2.5),),
+        "ruling": "forward",
+        "decisions": (("out", "forward", 2),),
+    }
+    return ScalingSample(**{**values, **changes})
+
+
+def told(metrics: Metrics) -> dict[str, float]:
+    """Every sample of the services by its name and labels but namespace."""
+    return {
+        sample.name + str(sorted((k, v) for k, v in sample.labels.items() if k != "namespace")): sample.value
+        for family in text_string_to_metric_families(metrics.page().decode())
+        for sample in family.samples
+        if "name" in sample.labels
+    }
+
+
+def test_a_decision_is_told_with_its_steps_and_what_ruled() -> None:
+    metrics = Metrics()
+    metrics.watch_services(tuple, lambda: [scaling_sample("chat")])
+
+    page = told(metrics)
+
+    assert page["llmservice_scaling_desired_replicas[('name', 'chat')]"] == 3
+    assert page["llmservice_scaling_step_replicas[('name', 'chat'), ('step', 'forward')]"] == 2.5
+    assert page["llmservice_scaling_ruling_step[('name', 'chat'), ('step', 'forward')]"] == 1
+    assert (
+        page[
+            "llmservice_scaling_decisions_total[('direction', 'out'), ('name', 'chat'), ('ruling', 'forward')]"
+        ]
+        == 2
+    )
+
+
+def test_a_signal_without_a_value_has_a_state_alone() -> None:
+    metrics = Metrics()
+    metrics.watch_services(tuple, lambda: [scaling_sample("chat")])
+
+    page = told(metrics)
+
+    assert page[
+        "llmservice_scaling_signal_state[('name', 'chat'), ('signal', 'dram_active'), ('state', 'missing')]"
+    ]
+    assert "llmservice_scaling_signal[('name', 'chat'), ('signal', 'dram_active')]" not in page
+
+
+def test_requests_within_an_objective_may_be_fractions() -> None:
+    metrics = Metrics()
+    metrics.watch_services(tuple, lambda: [scaling_sample("chat")])
+
+    assert (
+        told(metrics)["llmservice_slo_requests_met_total[('name', 'chat'), ('objective', 'ttft')]"] == 190.5
+    )
+
+
+def test_the_series_of_a_service_that_is_gone_are_gone_too() -> None:
+    metrics, services = Metrics(), [scaling_sample("chat"), scaling_sample("code")]
+    metrics.watch_services(tuple, lambda: services)
+    before = told(metrics)
+    services.pop()
+
+    after = told(metrics)
+
+    assert any("code" in each for each in before)
+    assert not any("code" in each for each in after)
+
+
+def test_a_service_that_is_only_measured_has_no_wanted_replicas() -> None:
+    metrics = Metrics()
+    only = scaling_sample(
+        "chat", desired=None, bounds=None, correction=None, decided_at=None, steps=(), ruling=""
+    )
+    metrics.watch_services(tuple, lambda: [only])
+
+    page = told(metrics)
+
+    assert "llmservice_scaling_desired_replicas[('name', 'chat')]" not in page
+    assert page["llmservice_scaling_ready_replicas[('name', 'chat')]"] == 2

@@ -10,11 +10,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llmservice_operator.autoscaling.capacity import (
     Capacity,
+    CapacityModel,
     GriddedCapacity,
     LengthMix,
     SimpleCapacity,
@@ -104,9 +105,9 @@ class ReadyCapacity:
         """Points of the grid that were needed last and aren't known."""
 
     @property
-    def is_modelled(self) -> bool:
-        """Whether the last answer was the speed model's."""
-        return self.grid is not None and not self.missing
+    def is_rough(self) -> bool:
+        """Whether no speed model will ever answer: of a processor, or without the model's config."""
+        return self.case.config is None or self.case.row.is_cpu
 
     def capacity(self, mix: LengthMix) -> Capacity:
         """See CapacityModel.capacity."""
@@ -126,6 +127,23 @@ class ReadyCapacity:
         return None if self.grid is None else self.grid.itl_seconds(batch, mix)
 
 
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """CapacityModel that is another one times a factor."""
+
+    model: CapacityModel
+    factor: float
+
+    def capacity(self, mix: LengthMix) -> Capacity:
+        """See CapacityModel.capacity."""
+        found = self.model.capacity(mix)
+        return replace(found, requests_per_second=found.requests_per_second * self.factor)
+
+    def itl_seconds(self, batch: float, mix: LengthMix) -> float | None:
+        """See CapacityModel.itl_seconds."""
+        return self.model.itl_seconds(batch, mix)
+
+
 class CapacityBook:
     """The models of all services."""
 
@@ -143,7 +161,7 @@ class CapacityBook:
             found = self._models[case.key] = ReadyCapacity(case)
             if len(self._models) > MOST_MODELS:
                 self._models.popitem(last=False)
-            if case.config is not None and not case.row.is_cpu:
+            if not found.is_rough:
                 self._want(case.key, None)
         self._models.move_to_end(case.key)
         return found

@@ -35,7 +35,10 @@ class Scraped:
 class Scraper:
     """Scrapes with so many requests under way at most."""
 
-    def __init__(self, client: EngineMetricsClient, clock: Clock, *, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, client: EngineMetricsClient, clock: Clock, *, at_once: int = AT_ONCE, port: int = HTTP_PORT
+    ) -> None:
+        self._port = port
         self._client = client
         self._clock = clock
         self._gate = asyncio.Semaphore(at_once)
@@ -51,7 +54,7 @@ class Scraper:
         async with self._gate:
             began = self._clock.monotonic()
             try:
-                page = await self._client.page(pod.host, HTTP_PORT, version)
+                page = await self._client.page(pod.host, self._port, version)
             except EngineUnreachableError as error:
                 return Scraped(
                     pod=pod,

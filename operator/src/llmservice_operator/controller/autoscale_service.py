@@ -15,12 +15,18 @@ from llmservice_operator.autoscaling.fleet import Fleet
 from llmservice_operator.autoscaling.observer import Context, ServiceObserver
 from llmservice_operator.autoscaling.policy import ScalingPolicy
 from llmservice_operator.autoscaling.signals import ABSENT, Signal, Signals
-from llmservice_operator.autoscaling.state import read_state
-from llmservice_operator.controller.autoscale_capacity import ReadyCapacity
+from llmservice_operator.autoscaling.state import ScalerState
+from llmservice_operator.controller.autoscale_capacity import ReadyCapacity, Scaled
+from llmservice_operator.controller.autoscale_memory import (
+    LEAST_SCALE,
+    MOST_SCALE,
+    read_memory,
+    write_memory,
+)
 from llmservice_operator.controller.autoscale_outcome import Outcome
 from llmservice_operator.controller.autoscale_scrape import Scraped
 from llmservice_operator.controller.autoscale_slo import SloCounter
-from llmservice_operator.controller.autoscale_starts import Starts, read_memory, with_starts
+from llmservice_operator.controller.autoscale_starts import Starts
 from llmservice_operator.controller.autoscale_subject import Role, Subject
 from llmservice_operator.controller.autoscale_verdicts import (
     Findings,
@@ -35,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 30.0
 """How long a condition of the loop must last before it is told: half a window of latency."""
+_NEAR = 1.02
 UNKNOWN_PATIENCE_SECONDS = 120.0
 """How long a service without enough requests keeps its last verdict: as long as signals look back."""
 
@@ -59,14 +66,16 @@ class ServiceScaler:
     """See the module."""
 
     def __init__(self, subject: Subject, now: float) -> None:
-        memory, self.starts = read_memory(subject.memory)
+        memory = read_memory(subject.memory)
+        self.starts = memory.starts
         self.subject = subject
         self.outcome: Outcome | None = None
         self.decisions: Counter[tuple[str, str]] = Counter()
         """Changes by (direction, ruling)."""
         self.slo = SloCounter()
         self._began = now
-        self._state = read_state(memory)
+        self._state = memory.state
+        self._scale = memory.scale
         self._observer = ServiceObserver()
         self._settled = {kind: Settled() for kind in ConditionType}
 
@@ -113,7 +122,7 @@ class ServiceScaler:
             Inputs(
                 signals=signals,
                 fleet=fleet_of(subject, self.starts, now),
-                capacity=capacity,
+                capacity=Scaled(capacity, self._scale) if capacity.is_rough else capacity,
                 expected_mix=subject.expected_mix,
                 objectives=subject.objectives,
                 min_replicas=bounds.min_replicas,
@@ -127,11 +136,23 @@ class ServiceScaler:
         )
         if policy.problem is not None and not subject.other_writer:
             decision = replace(decision, ruling="policy", reason=policy.problem.message, steps=())
-        self._state = decision.state
+        self._state = self._rescaled(decision.state, policy.policy) if capacity.is_rough else decision.state
         if decision.is_written and decision.desired != decision.current:
             direction = "out" if decision.desired > decision.current else "in"
             self.decisions[direction, decision.ruling] += 1
         return decision
+
+    def _rescaled(self, state: ScalerState, policy: ScalingPolicy) -> ScalerState:
+        """The state after a rough prediction was moved to where the correction has come to an end of its bounds.
+
+        The bounds are for a model of a known card. A prediction for some processor, or none, may be off by far more.
+        """
+        factor = state.correction
+        is_at_end = factor <= policy.least_correction * _NEAR or factor >= policy.most_correction / _NEAR
+        if not is_at_end or not LEAST_SCALE <= self._scale * factor <= MOST_SCALE:
+            return state
+        self._scale *= factor
+        return replace(state, correction=1.0)
 
     def _conclude(
         self,
@@ -168,7 +189,7 @@ class ServiceScaler:
             decision=decision,
             bounds=None if bounds is None else (bounds.min_replicas, bounds.max_replicas),
             verdicts=self._verdicts(found),
-            memory="" if decision is None else with_starts(decision.state.to_json(), self.starts),
+            memory="" if decision is None else write_memory(self._state, self.starts, self._scale),
             start_seconds=fleet.start_seconds(now),
             capacity_requests_per_second=expected.requests_per_second
             if expected is not None
