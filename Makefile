@@ -86,9 +86,8 @@ accuracy: venv ## Sizing against starts of real engines: errors by term, signed,
 	@cd tests && ../$(BIN)/python -m accuracy
 
 .PHONY: bench-scaling
-bench-scaling: venv ## The operator's scaling rule and other systems' on the same simulated loads; ARGS='--cases "llm-d ramp" --seeds 1'
-	@cd tests && ../$(BIN)/python -m bench.scaling_truth || echo "the simulator misses a target: take the comparison as invalid"
-	@cd tests && ../$(BIN)/python -m bench.scaling $(ARGS)
+bench-scaling: venv ## The operator's scaling rule and other systems' on the same simulated loads; ARGS="quick --budget-seconds 300"
+	@cd tests && ../$(BIN)/python -m bench.scaling_matrix $(ARGS)
 
 .PHONY: lint
 lint: venv ## Format, lint, types, import layers

@@ -1,26 +1,22 @@
-"""`make bench-scaling`: the operator's rule and its peers' on the same loads, seeds and engines.
+"""The operator's rule and its peers' on the same loads, seeds and engines, cell by cell.
 
     python -m bench.scaling [--cases NAME ...] [--policies NAME ...] [--seeds N] [--start-seconds N ...] [--peak N]
 
-from tests/. Every cell is printed, losses too. Validate first: `python -m bench.scaling_truth`.
+from tests/. Every cell is printed as it is done, losses too; `bench.scaling_matrix` plays the whole comparison.
 """
 
 import argparse
 import itertools
 import statistics
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from bench.scaling_setup import Case, Service, cases, first_replicas, speed_of, tables_of
-from llmservice_operator.simulation.fleet import FleetSettings, simulate
-from llmservice_operator.simulation.loads import Load
-from llmservice_operator.simulation.observation import Policy
+from bench.scaling_cells import Conditions, Played, make_policy, play
+from bench.scaling_setup import Case, cases
 from llmservice_operator.simulation.policies import POLICIES
-from llmservice_operator.simulation.policies import Service as Served
-from llmservice_operator.simulation.score import Score, score
+
+__all__ = ["HEADER", "Cell", "line", "make_policy"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,68 +26,17 @@ class Cell:
     case: str
     policy: str
     start_seconds: float
-    scores: tuple[Score, ...]
+    played: tuple[Played, ...]
     """By seed."""
-    gpu_hours: tuple[float, ...]
-    cpu_seconds: float
 
     def mean(self, figure: str) -> float:
-        """Over seeds."""
-        return statistics.mean(getattr(each, figure) for each in self.scores)
+        """Over seeds, of a score's figure."""
+        return statistics.mean(getattr(each.score, figure) for each in self.played)
 
-
-@cache
-def served(service: Service, static_replicas: int, start_seconds: float) -> Served:
-    """What rules are made for; what they share is worked out once."""
-    return Served(
-        speed=speed_of(service),
-        objective=service.objective,
-        lengths=service.lengths,
-        static_replicas=static_replicas,
-        start_seconds=start_seconds,
-    )
-
-
-def make_policy(name: str, service: Service, *, static_replicas: int, start_seconds: float) -> Policy:
-    """One without memory."""
-    return served(service, static_replicas, start_seconds).policy(name)
-
-
-def play(
-    case: Case,
-    policy: str,
-    *,
-    seeds: Sequence[int],
-    start_seconds: float,
-    peak: int,
-    slowdown: float = 1.0,
-    start_factor: float = 1.0,
-) -> Cell:
-    """All seeds of a cell. `slowdown` of the engines and `start_factor` of their starts: no policy is told."""
-    begin = time.process_time()
-    scores, hours = [], []
-    for seed in seeds:
-        load: Load = case.load(seed)
-        settings = FleetSettings(
-            min_replicas=case.min_replicas,
-            max_replicas=case.max_replicas,
-            initial_replicas=peak if policy == "static" else first_replicas(case, load),
-            start_seconds=(("start", start_seconds * start_factor),),
-            seed=seed,
-        )
-        rule = make_policy(policy, case.service, static_replicas=peak, start_seconds=start_seconds)
-        run = simulate(tables_of(case.service, slowdown), load, rule, settings)
-        found = score(run, case.service.objective)
-        scores.append(found)
-        hours.append(found.replica_hours * case.service.ranks)
-    return Cell(
-        case=case.name,
-        policy=policy,
-        start_seconds=start_seconds,
-        scores=tuple(scores),
-        gpu_hours=tuple(hours),
-        cpu_seconds=time.process_time() - begin,
-    )
+    @property
+    def gpu_hours(self) -> float:
+        """Mean over seeds."""
+        return statistics.mean(each.gpu_hours for each in self.played)
 
 
 HEADER = (
@@ -104,9 +49,21 @@ def line(cell: Cell) -> str:
     """One row of the table: means over seeds."""
     return (
         f"{cell.case:20} {cell.policy:22} {cell.start_seconds:5.0f}s {cell.mean('attainment'):9.2%} "
-        f"{cell.mean('worst_hour'):8.1%} {cell.mean('mean_replicas'):8.2f} {statistics.mean(cell.gpu_hours):9.2f} "
+        f"{cell.mean('worst_hour'):8.1%} {cell.mean('mean_replicas'):8.2f} {cell.gpu_hours:9.2f} "
         f"{cell.mean('ttft_p99_seconds'):8.2f}s {cell.mean('starts'):7.1f} "
-        f"{cell.mean('reversals_per_hour'):7.2f} {cell.mean('aborted'):7.1f} {cell.cpu_seconds:6.1f}"
+        f"{cell.mean('reversals_per_hour'):7.2f} {cell.mean('aborted'):7.1f} "
+        f"{statistics.mean(each.cpu_seconds for each in cell.played):6.1f}"
+    )
+
+
+def played_cell(case: Case, policy: str, seeds: Sequence[int], **under: float) -> Cell:
+    """All seeds of a cell; `under` are fields of Conditions."""
+    conditions = Conditions(**under)  # type: ignore[arg-type]
+    return Cell(
+        case=case.name,
+        policy=policy,
+        start_seconds=conditions.start_seconds,
+        played=tuple(play(case, policy, Conditions(**{**under, "seed": seed})) for seed in seeds),  # type: ignore[arg-type]
     )
 
 
@@ -116,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cases", nargs="*")
     parser.add_argument("--policies", nargs="*", default=POLICIES)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--start-seconds", type=float, nargs="*", default=[120.0])
     parser.add_argument("--peak", type=int, default=8)
     parser.add_argument("--slowdown", type=float, default=1.0, help="engines take so many times as long")
@@ -126,22 +84,19 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no such case: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     print(HEADER)
-    for cell in _cells(chosen, given):
-        print(line(cell), flush=True)
-    return 0
-
-
-def _cells(chosen: Sequence[Case], given: argparse.Namespace) -> Iterator[Cell]:
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
     for start_seconds, case, policy in itertools.product(given.start_seconds, chosen, given.policies):
-        yield play(
+        cell = played_cell(
             case,
             policy,
-            seeds=range(given.seeds),
+            seeds,
             start_seconds=start_seconds,
             peak=given.peak,
             slowdown=given.slowdown,
             start_factor=given.start_factor,
         )
+        print(line(cell), flush=True)
+    return 0
 
 
 if __name__ == "__main__":

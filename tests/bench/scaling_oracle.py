@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bench.scaling import HEADER, Cell, line
-from bench.scaling_setup import Case, cases, first_replicas, profile_of, tables_of
+from bench.scaling_cells import Conditions, Played, fleet_settings, play
+from bench.scaling_setup import Case, cases, profile_of, tables_of
 from llmservice_operator.simulation.fleet import FleetSettings, simulate
 from llmservice_operator.simulation.loads import Load
 from llmservice_operator.simulation.observation import Observation
 from llmservice_operator.simulation.peers.hpa import Static
 from llmservice_operator.simulation.records import Floats
-from llmservice_operator.simulation.score import Score, score
-from llmservice_operator.simulation.tables import Tables
 
 TARGET = 0.99
 WINDOW_SECONDS = 30.0
 LOWEST, HIGHEST, TRIES = 0.5, 2.0, 7
 """Shares of a replica's rate within its objectives, and how often the range is halved."""
+START_JITTER = FleetSettings().start_jitter
 
 
 @dataclass
@@ -54,42 +54,37 @@ class Clairvoyant:
         return int(np.ceil(part.max() / self.usable_per_second)) if len(part) else 0
 
 
-def search(case: Case, *, start_seconds: float = 120.0, seed: int = 0) -> tuple[float, Score]:
-    """(share, score) of the largest share that attains the target; of the lowest one if none does."""
-    load = case.load(seed)
-    settings = FleetSettings(
-        min_replicas=case.min_replicas,
-        max_replicas=case.max_replicas,
-        initial_replicas=first_replicas(case, load),
-        start_seconds=(("start", start_seconds),),
-        seed=seed,
-    )
-
-    known = _as_sent(load, tables_of(case.service), settings)
-
-    def play(share: float) -> Score:
-        usable = share * profile_of(case.service).engine_requests_per_second
-        rule = Clairvoyant(known, usable, ahead_seconds=start_seconds * (1.0 + settings.start_jitter))
-        return score(simulate(tables_of(case.service), load, rule, settings), case.service.objective)
-
+def search(case: Case, under: Conditions = Conditions()) -> tuple[float, Played]:  # noqa: B008 (it is frozen)
+    """The largest share that attains the target with what it came to; the lowest one if none does."""
     low, high = LOWEST, HIGHEST
-    best = (low, play(low))
+    best = (low, _play(case, low, under))
     for _ in range(TRIES):
         middle = (low + high) / 2.0
-        found = play(middle)
-        if found.attainment >= TARGET:
+        found = _play(case, middle, under)
+        if found.score.attainment >= TARGET:
             low, best = middle, (middle, found)
         else:
             high = middle
     return best
 
 
-def _as_sent(load: Load, tables: Tables, settings: FleetSettings) -> Load:
+def _play(case: Case, share: float, under: Conditions) -> Played:
+    def make() -> Clairvoyant:
+        usable = share * profile_of(case.service).engine_requests_per_second
+        ahead = under.start_seconds * (1.0 + START_JITTER)
+        return Clairvoyant(_as_sent(case, under), usable, ahead_seconds=ahead)
+
+    return play(case, "clairvoyant", under, setting=str(share), make=make)
+
+
+def _as_sent(case: Case, under: Conditions) -> Load:
     """Where a stage waits for the last one's answers: when its requests come if there are as many pods as may be."""
+    load = case.load(under.seed)
     if not load.waits:
         return load
+    settings = fleet_settings(case, load, under, is_static=False)
     full = replace(settings, initial_replicas=settings.max_replicas)
-    run = simulate(tables, load, Static(settings.max_replicas), full)
+    run = simulate(tables_of(case.service), load, Static(settings.max_replicas), full)
     sent = run.requests["ready"] - run.half_request_seconds
     return replace(load, arrival_seconds=sent, waits=(), seconds=float(sent[-1]))
 
@@ -102,12 +97,7 @@ def main(names: Sequence[str]) -> int:
             continue
         share, found = search(case)
         cell = Cell(
-            case=case.name,
-            policy=f"clairvoyant at {share:.2f}",
-            start_seconds=120.0,
-            scores=(found,),
-            gpu_hours=(found.replica_hours * case.service.ranks,),
-            cpu_seconds=0.0,
+            case=case.name, policy=f"clairvoyant at {share:.2f}", start_seconds=120.0, played=(found,)
         )
         print(line(cell), flush=True)
     return 0

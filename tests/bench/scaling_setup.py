@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.scaling_servegen import busiest_rate, servegen_day
 from llmservice_operator.perfmodel.accelerators import (
     AcceleratorRow,
     builtin_catalogue_text,
@@ -40,12 +41,11 @@ from llmservice_operator.simulation.loads import (
 from llmservice_operator.simulation.peers.registry import Profile, profile
 from llmservice_operator.simulation.score import Objective
 from llmservice_operator.simulation.tables import Tables, build_tables
+from llmservice_operator.simulation.trace_text import COUNT_SECONDS, builtin_trace, share_of_peak
 
 TESTS = Path(__file__).resolve().parents[1]
 TRACES = TESTS / "data" / "traces"
 PAIRS = TESTS / "truth" / "speed" / "azureconv_pairs.json"
-WINDOW_SECONDS = 10.0
-PEAK_SECONDS = 300.0
 FIRST_SECONDS = 60.0
 RATE_RULE_SHARE = 0.85
 """Of a replica's rate within the objectives, that a rate rule would load it with."""
@@ -92,6 +92,8 @@ CHAT = replace(
 """The same engine with the objectives of chat; lengths by the quantiles of Azure's conversations."""
 CODE = replace(CHAT, lengths=Lengths(input_p50=1469, output_p50=13, input_p95=7315, output_p95=90))
 """The same for Azure's code."""
+SERVEGEN = replace(CHAT, lengths=Lengths(input_p50=765, output_p50=65, input_p95=3589, output_p95=580))
+"""The same for ServeGen's m-large."""
 
 
 def make_service_speed(service: Service) -> SpeedModel:
@@ -171,19 +173,25 @@ def code_requests() -> tuple[tuple[float, Pair], ...]:
 
 def day(kind: str, date: str, *, service: Service, peak: int, seed: int) -> Load:
     """A day of Azure's counts of 2024, thinned or thickened to this peak."""
-    counts = [int(each) for each in (TRACES / f"azure2024_{kind}_{date}.txt").read_text().split()]
-    width = round(PEAK_SECONDS / WINDOW_SECONDS)
-    busiest = max(sum(counts[at : at + width]) for at in range(0, len(counts), width)) / PEAK_SECONDS
+    text = builtin_trace(f"azure2024-{kind}-{date}")
+    counts = [int(each) for each in text.split()]
     usable = profile_of(service).engine_requests_per_second * RATE_RULE_SHARE
-    arrivals = counted_arrivals(counts, WINDOW_SECONDS, share=peak * usable / busiest, seed=seed)
+    share = share_of_peak(text, peak * usable)
+    arrivals = counted_arrivals(counts, COUNT_SECONDS, share=share, seed=seed)
     pairs = conversation_pairs() if kind == "conv" else [pair for _, pair in code_requests()]
     return drawn_load(
         f"azure2024 {kind} {date}",
         arrivals,
         pairs,
-        seconds=len(counts) * WINDOW_SECONDS,
+        seconds=len(counts) * COUNT_SECONDS,
         seed=seed + 1000,
     )
+
+
+def servegen(day_of_trace: int, *, peak: int, seed: int) -> Load:
+    """A day of ServeGen's m-large, thinned to this peak."""
+    usable = profile_of(SERVEGEN).engine_requests_per_second * RATE_RULE_SHARE
+    return servegen_day(day_of_trace, share=peak * usable / busiest_rate(day_of_trace), seed=seed)
 
 
 def code_hour(*, seed: int) -> Load:
@@ -236,40 +244,82 @@ class Case:
     max_replicas: int = 16
 
 
+REPORTED_DAYS, FIT_DAY = ("2024-05-15", "2024-05-12"), "2024-05-14"
+"""A Wednesday and a Sunday; the Tuesday that peers are tuned on."""
+REPORTED_SERVEGEN, FIT_SERVEGEN = 8, 9
+FIT_HOURS = (6.0, 14.0)
+"""Of those days: the climb to the peak, and most of it."""
+
+
+def _azure_case(kind: str, date: str, peak: int) -> Case:
+    service = {"conv": CHAT, "code": CODE}[kind]
+    return Case(
+        name=f"{kind} {date}",
+        service=service,
+        load=lambda seed: day(kind, date, service=service, peak=peak, seed=seed),
+        max_replicas=2 * peak,
+    )
+
+
+def _servegen_case(day_of_trace: int, peak: int) -> Case:
+    return Case(
+        name=f"servegen day {day_of_trace}",
+        service=SERVEGEN,
+        load=lambda seed: servegen(day_of_trace, peak=peak, seed=seed),
+        max_replicas=2 * peak,
+    )
+
+
 def cases(peak: int = 8) -> tuple[Case, ...]:
     """All of them; the days are named here, before any rule runs."""
-    days = [
-        Case(
-            name=f"{kind} {date}",
-            service=service,
-            load=lambda seed, kind=kind, date=date, service=service: day(  # type: ignore[misc]
-                kind, date, service=service, peak=peak, seed=seed
-            ),
-            max_replicas=2 * peak,
-        )
-        for kind, service in (("conv", CHAT), ("code", CODE))
-        for date in ("2024-05-15", "2024-05-12")
-    ]
+    ramp = Case(
+        name="llm-d ramp",
+        service=QWEN,
+        load=lambda seed: llmd_ramp(seed=seed),
+        min_replicas=3,
+        max_replicas=8,
+    )
     return (
-        Case(
-            name="llm-d ramp",
-            service=QWEN,
-            load=lambda seed: llmd_ramp(seed=seed),
-            min_replicas=3,
-            max_replicas=8,
-        ),
-        Case(
-            name="llm-d ramp, unwaited",
-            service=QWEN,
-            load=lambda seed: llmd_ramp(seed=seed, waits=False),
-            min_replicas=3,
-            max_replicas=8,
-        ),
+        ramp,
+        replace(ramp, name="llm-d ramp, unwaited", load=lambda seed: llmd_ramp(seed=seed, waits=False)),
         Case(name="llm-d bursty", service=QWEN, load=lambda seed: bursty(seed=seed)),
-        *days,
+        *(_azure_case(kind, date, peak) for kind in ("conv", "code") for date in REPORTED_DAYS),
+        _servegen_case(REPORTED_SERVEGEN, peak),
         Case(name="azure2023 code", service=CODE, load=lambda seed: code_hour(seed=seed)),
         Case(name="mooncake", service=QWEN, load=lambda seed: mooncake(seed=seed)),
     )
+
+
+def fit_cases(peak: int = 8) -> Mapping[str, Case]:
+    """What peers are tuned on, by the case that is reported of them."""
+    days = {
+        f"conv {REPORTED_DAYS[0]}": _azure_case("conv", FIT_DAY, peak),
+        f"code {REPORTED_DAYS[0]}": _azure_case("code", FIT_DAY, peak),
+        f"servegen day {REPORTED_SERVEGEN}": _servegen_case(FIT_SERVEGEN, peak),
+    }
+    return {
+        name: replace(
+            case, name=f"{case.name}, {FIT_HOURS[0]:.0f} to {FIT_HOURS[1]:.0f} h", load=_hours(case)
+        )
+        for name, case in days.items()
+    }
+
+
+def _hours(case: Case) -> Callable[[int], Load]:
+    begin, end = (hours * 3600.0 for hours in FIT_HOURS)
+
+    def load(seed: int) -> Load:
+        whole = case.load(seed)
+        inside = slice(*np.searchsorted(whole.arrival_seconds, (begin, end)))
+        return make_load(
+            whole.name,
+            whole.arrival_seconds[inside] - begin,
+            whole.prompt_tokens[inside],
+            whole.answer_tokens[inside],
+            seconds=end - begin,
+        )
+
+    return load
 
 
 def first_replicas(case: Case, load: Load) -> int:

@@ -196,6 +196,11 @@ def verdicts(rows: Sequence[Row]) -> list[tuple[str, bool]]:
     ]
 
 
+def missed() -> list[str]:
+    """Targets that aren't met, each with its figure."""
+    return [words for words, met in verdicts([*open_loads(), *recorded_runs()]) if not met]
+
+
 def main() -> int:
     """Prints rows and targets."""
     rows = [*open_loads(), *recorded_runs()]

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmservice_operator.cli_chart import PNG_STRETCHES, TERMINAL_STRETCHES, terminal_chart, write_png
 from llmservice_operator.cli_documents import read_text
 from llmservice_operator.cli_plan import add_inputs, plan_services
 from llmservice_operator.errors import InvalidInputError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from llmservice_operator.simulation.faults import Fault
     from llmservice_operator.simulation.fleet import Run
     from llmservice_operator.simulation.loads import Load
+    from llmservice_operator.simulation.observation import Observation, Policy
     from llmservice_operator.simulation.policies import Service
     from llmservice_operator.simulation.score import Score
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 REFUSED, UNUSABLE = 1, 2
-CHART_WIDTH = 72
-_BLOCKS = " ▁▂▃▄▅▆▇█"
+PEAK_SHARE = 0.6
+"""Of what the most replicas take within the objectives: the busiest five minutes of a trace that is in the package."""
 DEFAULT_TTFT_SECONDS, DEFAULT_TPOT_SECONDS = 3.0, 0.1
 """Objectives where spec.slo has none: those of llm-d's benchmark."""
 
@@ -39,14 +41,18 @@ def add_parser(subparsers: Any) -> None:
         help="play a load on a simulated fleet of an LLMService, offline",
         description="Play a load on a simulated fleet of the file's first LLMService: how many requests keep the "
         "objectives, and what it costs, under the operator's scaling rule and under other systems'.",
-        epilog="TRACE: ramp:RATExSECONDS,… (Poisson), a .csv with seconds or milliseconds, prompt_tokens, "
-        "answer_tokens and perhaps cached_tokens, or a .txt with counts per ten seconds. Lengths that a trace "
-        "hasn't are the workload's. Exit code 1: the plan is refused; 2: something given can't be used.",
+        epilog="TRACE: ramp:RATExSECONDS,… (Poisson); azure2024-conv or azure2024-code, perhaps with -2024-05-12, a "
+        "Sunday, -14 or -15; a .csv with seconds or milliseconds, prompt_tokens, answer_tokens and perhaps "
+        "cached_tokens; or a .txt with counts per ten seconds. Lengths that a trace hasn't are the workload's. "
+        "Exit code 1: the plan is refused; 2: something given can't be used.",
     )
     add_inputs(parser)
     parser.add_argument("--trace", required=True, metavar="TRACE", help="the load")
     parser.add_argument(
-        "--share", type=float, default=1.0, help="of a .txt's requests (above 1: more of them)"
+        "--share",
+        type=float,
+        help="of a count's requests (above 1: more of them); default: all of a .txt, and of azure2024-… so many that "
+        f"the busiest five minutes take {PEAK_SHARE:.0%} of the most replicas",
     )
     parser.add_argument("--policy", default="operator", help="the scaling rule")
     parser.add_argument("--compare", default="", metavar="P,P", help="further rules; all: every one")
@@ -64,13 +70,15 @@ def add_parser(subparsers: Any) -> None:
         help="such as nan@600+300; repeatable",
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--chart", type=Path, metavar="FILE.png", help="draw the runs over time")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print."""
-    missing = [name for name in ("numba", "numpy") if importlib.util.find_spec(name) is None]
+    needed = ("numba", "numpy", *(("matplotlib",) if arguments.chart else ()))
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         words = f"{' and '.join(missing)} not installed; pip install 'llmservice-operator[simulate]'"
         print(f"llmservice simulate: {words}", file=sys.stderr)
@@ -120,15 +128,41 @@ def _simulate(inputs: PlanInputs, plan: Plan, arguments: argparse.Namespace) -> 
     tables = build_tables(service.speed)
     found = []
     for rule in rules:
-        print(f"{rule.name} …", end="\r", file=sys.stderr, flush=True)
         # A fixed fleet is there from the begin.
         pods = replace(settings, initial_replicas=most) if rule.name == "static" else settings
-        played = simulate(tables, load, rule, pods)
+        played = simulate(tables, load, _Watched(rule, load.seconds) if sys.stderr.isatty() else rule, pods)
         found.append((rule.name, played, score(played, service.objective)))
+    if arguments.chart:
+        _draw(arguments.chart, f"{inputs.service_name}: {load.name}", service, found)
     if arguments.output == "json":
-        print(json.dumps([_as_json(name, of, plan) for name, _, of in found], indent=2))
+        print(json.dumps([_as_json(policy, of, plan) for policy, _, of in found], indent=2))
         return
     _print_table(inputs.service_name, service, load, found, plan)
+
+
+def _draw(path: Path, title: str, service: "Service", found: Sequence[tuple[str, "Run", "Score"]]) -> None:
+    from llmservice_operator.simulation.timeline import timeline
+
+    lines = {policy: timeline(run, service.objective, PNG_STRETCHES) for policy, run, _ in found}
+    write_png(path, title, lines, service.objective)
+    print(f"{path} is written", file=sys.stderr)
+
+
+class _Watched:
+    """A rule that tells how far its run is."""
+
+    def __init__(self, rule: "Policy", load_seconds: float) -> None:
+        self._rule, self._load_seconds, self._told = rule, load_seconds, -1
+        self.name, self.period_seconds = rule.name, rule.period_seconds
+
+    def step(self, seen: "Observation") -> int:
+        """That rule's."""
+        percent = min(100, int(100.0 * seen.metrics_seconds / self._load_seconds))
+        if percent != self._told:
+            self._told = percent
+            end = "\r" if percent < 100 else "\r\033[K"
+            print(f"{self.name} {percent} %", end=end, file=sys.stderr, flush=True)
+        return self._rule.step(seen)
 
 
 def _given(value: int | None, default: int) -> int:
@@ -184,20 +218,30 @@ def _seconds(text: str | None, default: float) -> float:
 
 
 def _load(service: "Service", plan: Plan, arguments: argparse.Namespace) -> "Load":
-    from llmservice_operator.simulation.trace_text import counts_load, ramp_load, requests_load
-
-    trace, longest = arguments.trace, plan.knobs.max_model_len
-    if trace.startswith("ramp:"):
-        return ramp_load(trace.removeprefix("ramp:"), service.lengths, longest=longest, seed=arguments.seed)
-    if not 0 < arguments.share <= 1e6:
-        raise InvalidInputError(f"--share {arguments.share}: a positive number is expected")
-    text = read_text(trace)
-    name = Path(trace).name
-    if name.endswith(".csv"):
-        return requests_load(name, text.splitlines())
-    return counts_load(
-        name, text, service.lengths, share=arguments.share, longest=longest, seed=arguments.seed
+    from llmservice_operator.simulation.trace_text import (
+        builtin_trace,
+        counts_load,
+        ramp_load,
+        requests_load,
+        share_of_peak,
     )
+
+    trace, longest, seed = arguments.trace, plan.knobs.max_model_len, arguments.seed
+    if trace.startswith("ramp:"):
+        return ramp_load(trace.removeprefix("ramp:"), service.lengths, longest=longest, seed=seed)
+    share = arguments.share
+    if share is not None and not 0 < share <= 1e6:
+        raise InvalidInputError(f"--share {share}: a positive number is expected")
+    if trace.startswith("azure2024-"):
+        name, text = trace, builtin_trace(trace)
+        peak = PEAK_SHARE * service.static_replicas * service.profile.engine_requests_per_second
+        share = share_of_peak(text, peak) if share is None else share
+    else:
+        name, text = Path(trace).name, read_text(trace)
+        if name.endswith(".csv"):
+            return requests_load(name, text.splitlines())
+    share = 1.0 if share is None else share
+    return counts_load(name, text, service.lengths, share=share, longest=longest, seed=seed)
 
 
 def _fault(text: str) -> "Fault":
@@ -221,6 +265,8 @@ def _as_json(name: str, found: "Score", plan: Plan) -> Mapping[str, Any]:
 def _print_table(
     name: str, service: "Service", load: "Load", found: Sequence[tuple[str, "Run", "Score"]], plan: Plan
 ) -> None:
+    from llmservice_operator.simulation.timeline import timeline
+
     bounds = (
         f"TTFT ≤ {service.objective.ttft_seconds:g} s, TPOT ≤ {service.objective.tpot_seconds * 1e3:g} ms"
     )
@@ -236,31 +282,5 @@ def _print_table(
             f"{of.replica_hours * plan.accelerators_per_replica:9.2f} {of.mean_replicas:8.2f} "
             f"{of.ttft_p99_seconds:8.2f}s {of.starts:6} {of.reversals_per_hour:7.2f} {of.aborted:7}"
         )
-    print(f"\n{'requests':22} {_chart(_rates(load))}")
-    for policy, played, _ in found:
-        print(f"{policy:22} {_chart(_replicas(played))}")
-
-
-def _rates(load: "Load") -> list[float]:
-    import numpy as np
-
-    counts, _ = np.histogram(load.arrival_seconds, bins=CHART_WIDTH)
-    return [float(each) for each in counts]
-
-
-def _replicas(played: "Run") -> list[float]:
-    """Over the time that requests come."""
-    points, found, last = iter(played.points), [], played.points[0]
-    for place in range(CHART_WIDTH):
-        until = (place + 1) * played.load.seconds / CHART_WIDTH
-        while last.at_seconds < until and (following := next(points, None)) is not None:
-            last = following
-        found.append(float(last.provisioned))
-    return found
-
-
-def _chart(values: Sequence[float]) -> str:
-    """A line of blocks from 0 to the largest, which is told beside it."""
-    largest = max(values)
-    blocks = (_BLOCKS[round(each / largest * (len(_BLOCKS) - 1))] if largest else " " for each in values)
-    return f"{''.join(blocks)} {largest:g}"
+    lines = {policy: timeline(run, service.objective, TERMINAL_STRETCHES) for policy, run, _ in found}
+    print(f"\n{terminal_chart(lines, service.objective)}")

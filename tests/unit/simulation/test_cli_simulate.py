@@ -50,14 +50,22 @@ def test_it_tells_what_each_rule_attains_and_costs(call: Call, capsys: pytest.Ca
     assert kubeai["gpu_hours"] < static["gpu_hours"]
 
 
-def test_the_table_has_a_line_and_a_chart_for_each_rule(
+def test_the_table_has_a_line_and_the_chart_a_part_for_each_rule(
     call: Call, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("--trace", "ramp:4x60", "--policy", "static", "--compare", "kubeai") == 0
 
     printed = capsys.readouterr().out
-    assert printed.count("\nstatic ") == printed.count("\nkubeai ") == 2
+    assert printed.count("\nstatic") == printed.count("\nkubeai") == 2
+    assert printed.count("  ready ") == printed.count("  missed ") == 2
     assert "1 x nvidia-h200" in printed
+
+
+def test_a_png_is_drawn(call: Call, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.png"
+    assert call("--trace", "ramp:4x60", "--policy", "static", "--chart", str(chart)) == 0
+
+    assert chart.read_bytes().startswith(b"\x89PNG\r\n")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +78,8 @@ def test_the_table_has_a_line_and_a_chart_for_each_rule(
         (("--trace", "ramp:1x60", "--max-replicas", "0"), "--max-replicas is expected"),
         (("--trace", "ramp:1x60", "--start-seconds", "-1"), "--start-seconds"),
         (("--trace", "nowhere.csv"), "nowhere.csv"),
+        (("--trace", "azure2024-mail"), "is no trace in the package"),
+        (("--trace", "azure2024-conv", "--share", "0"), "--share"),
     ],
 )
 def test_what_cannot_be_meant_is_named(

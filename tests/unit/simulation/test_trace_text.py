@@ -5,7 +5,13 @@ import pytest
 
 from llmservice_operator.errors import InvalidInputError
 from llmservice_operator.perfmodel.open_loop import Lengths
-from llmservice_operator.simulation.trace_text import counts_load, ramp_load, requests_load
+from llmservice_operator.simulation.trace_text import (
+    builtin_trace,
+    counts_load,
+    ramp_load,
+    requests_load,
+    share_of_peak,
+)
 
 LENGTHS = Lengths(input_p50=1000, input_p95=4000, output_p50=200)
 
@@ -81,3 +87,19 @@ def test_what_is_no_count_is_named(text: str) -> None:
 def test_what_is_no_record_is_named(lines: list[str]) -> None:
     with pytest.raises(InvalidInputError, match=r"^t\.csv"):
         requests_load("t.csv", lines)
+
+
+def test_a_day_without_its_date_is_the_wednesday() -> None:
+    assert builtin_trace("azure2024-conv") == builtin_trace("azure2024-conv-2024-05-15")
+
+
+def test_a_day_of_the_package_has_all_its_counts() -> None:
+    """Ten seconds each."""
+    assert len(builtin_trace("azure2024-code-2024-05-12").split()) == 8640
+
+
+def test_the_share_brings_the_busiest_five_minutes_to_a_rate() -> None:
+    """300 requests in ten seconds of the second five minutes are 1 a second of them; half of that is wanted."""
+    counts = ["10"] * 30 + ["300"] + ["0"] * 29
+
+    assert share_of_peak(" ".join(counts), 0.5) == pytest.approx(0.5)

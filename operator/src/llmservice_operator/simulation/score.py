@@ -9,6 +9,7 @@ import numpy as np
 from llmservice_operator.simulation.fleet import Run
 from llmservice_operator.simulation.records import Floats
 
+Booleans = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 LEAST_ANSWER_TOKENS = 32
 """Shorter answers are not held to the TPOT: one late token would decide."""
 HOUR_SECONDS = 3600.0
@@ -52,10 +53,8 @@ def score(run: Run, objective: Objective) -> Score:
     """Judge a run."""
     requests = run.requests
     ttft, tpot = latencies(run)
-    met = np.nan_to_num(ttft, nan=math.inf) <= objective.ttft_seconds
+    met = attained(run, objective)
     long = requests["answer"] >= LEAST_ANSWER_TOKENS
-    met &= ~long | (np.nan_to_num(tpot, nan=math.inf) <= objective.tpot_seconds)
-    met &= ~np.isnan(requests["end"])
     hours = (requests["ready"] / HOUR_SECONDS).astype(np.int64)
     count = np.bincount(hours)
     good = np.bincount(hours, weights=met)
@@ -76,6 +75,14 @@ def score(run: Run, objective: Objective) -> Score:
         starts=run.starts,
         reversals_per_hour=_reversals(run) / (run.end_seconds / HOUR_SECONDS) if run.end_seconds else 0.0,
     )
+
+
+def attained(run: Run, objective: Objective) -> Booleans:
+    """Whether each request met both bounds."""
+    ttft, tpot = (np.nan_to_num(each, nan=math.inf) for each in latencies(run))
+    is_short = run.requests["answer"] < LEAST_ANSWER_TOKENS
+    met: Booleans = (ttft <= objective.ttft_seconds) & (is_short | (tpot <= objective.tpot_seconds))
+    return met & ~np.isnan(run.requests["end"])
 
 
 def latencies(run: Run) -> tuple[Floats, Floats]:

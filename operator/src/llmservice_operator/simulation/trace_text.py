@@ -2,6 +2,7 @@
 
 import csv
 import math
+import pkgutil
 import re
 from collections.abc import Sequence
 
@@ -14,8 +15,11 @@ from llmservice_operator.simulation.loads import Load, Stage, counted_arrivals, 
 from llmservice_operator.simulation.records import Floats, Integers
 
 COUNT_SECONDS = 10.0
+_PEAK_SECONDS = 300.0
 MOST_REQUESTS = 50_000_000
 """Of one load: 10 GB of records."""
+BUILTIN_TRACES = tuple(f"azure2024-{kind}-2024-05-{day}" for kind in ("conv", "code") for day in (15, 12, 14))
+"""Days of counts that are in the package (traces/README.md): a Wednesday, a Sunday, a Tuesday of each kind."""
 _Z95 = 1.6448536269514722
 _STAGE = re.compile(r"^(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)$")
 _TIMES = {"seconds": 1.0, "milliseconds": 1000.0}
@@ -34,6 +38,23 @@ def ramp_load(text: str, lengths: Lengths, *, longest: int, seed: int) -> Load:
     return _drawn(
         "ramp", arrivals, lengths, longest=longest, seconds=sum(stage.seconds for stage in stages), seed=seed
     )
+
+
+def builtin_trace(name: str) -> str:
+    """The counts of a day; a name without a date means its first. Raises InvalidInputError for no such name."""
+    found = next((each for each in BUILTIN_TRACES if each == name or each.startswith(f"{name}-2024")), None)
+    text = found and pkgutil.get_data("llmservice_operator.simulation", f"traces/{found}.txt")
+    if not text:
+        raise InvalidInputError(f"{name} is no trace in the package: {', '.join(BUILTIN_TRACES)}")
+    return text.decode("ascii")
+
+
+def share_of_peak(text: str, requests_per_second: float) -> float:
+    """Of counts per ten seconds: the share at which the busiest five minutes have that many requests a second."""
+    counts = [int(word) for word in text.split()]
+    width = round(_PEAK_SECONDS / COUNT_SECONDS)
+    busiest = max(sum(counts[at : at + width]) for at in range(0, len(counts), width)) / _PEAK_SECONDS
+    return requests_per_second / busiest
 
 
 def counts_load(name: str, text: str, lengths: Lengths, *, share: float, longest: int, seed: int) -> Load:

@@ -16,11 +16,11 @@ KV_SPARE, QUEUE_SPARE = 0.1, 3.0
 UP_SHARE, DOWN_SHARE = 0.85, 0.70
 
 
-def v1_change(pages: Sequence[PodPage]) -> int:
+def v1_change(pages: Sequence[PodPage], kv_threshold: float = KV_THRESHOLD) -> int:
     """+1, 0 or -1: by what the replicas that aren't saturated have to spare, on average."""
-    free = [page for page in pages if page.kv_usage < KV_THRESHOLD and page.waiting < QUEUE_THRESHOLD]
+    free = [page for page in pages if page.kv_usage < kv_threshold and page.waiting < QUEUE_THRESHOLD]
     count = len(free)
-    spare_kv = math.fsum(KV_THRESHOLD - page.kv_usage for page in free) / count if free else 0.0
+    spare_kv = math.fsum(kv_threshold - page.kv_usage for page in free) / count if free else 0.0
     spare_queue = math.fsum(QUEUE_THRESHOLD - page.waiting for page in free) / count if free else 0.0
     if spare_kv < KV_SPARE or spare_queue < QUEUE_SPARE:
         return 1
@@ -28,7 +28,7 @@ def v1_change(pages: Sequence[PodPage]) -> int:
         return 0
     # One fewer: each other takes N / (N - 1) of its load.
     more = count / (count - 1)
-    kv_left = KV_THRESHOLD - (KV_THRESHOLD - spare_kv) * more
+    kv_left = kv_threshold - (kv_threshold - spare_kv) * more
     queue_left = QUEUE_THRESHOLD - (QUEUE_THRESHOLD - spare_queue) * more
     return -1 if kv_left >= KV_SPARE and queue_left >= QUEUE_SPARE else 0
 
@@ -37,6 +37,7 @@ def v1_change(pages: Sequence[PodPage]) -> int:
 class WvaV1:
     """One at a time, and nothing while pods are on their way."""
 
+    kv_threshold: float = KV_THRESHOLD
     name: str = "wva-v1"
     period_seconds: float = PERIOD_SECONDS
 
@@ -45,16 +46,24 @@ class WvaV1:
         pages = [page for page in seen.pages if not math.isnan(page.kv_usage)]
         if not pages or len(pages) != seen.provisioned:
             return seen.provisioned
-        return seen.provisioned + v1_change(pages)
+        return seen.provisioned + v1_change(pages, self.kv_threshold)
 
 
-def v2_replicas(demand: float, capacity: float, *, ready: int, pending: int) -> int:
+def v2_replicas(
+    demand: float,
+    capacity: float,
+    *,
+    ready: int,
+    pending: int,
+    up_share: float = UP_SHARE,
+    down_share: float = DOWN_SHARE,
+) -> int:
     """More by demand / 0.85 - (ready + pending) x capacity, fewer by supply - demand / 0.70; in tokens."""
     current = ready + pending
-    required = demand / UP_SHARE - current * capacity
+    required = demand / up_share - current * capacity
     if required > 0:
         return current + math.ceil(required / capacity)
-    spare = ready * capacity - demand / DOWN_SHARE
+    spare = ready * capacity - demand / down_share
     return current - max(0, math.floor(spare / capacity))
 
 
@@ -65,6 +74,8 @@ class WvaV2:
     pool_tokens: float
     token_budget: float
     max_num_seqs: float
+    up_share: float = UP_SHARE
+    down_share: float = DOWN_SHARE
     name: str = "wva-v2"
     period_seconds: float = PERIOD_SECONDS
     window_seconds: float = 60.0
@@ -80,7 +91,14 @@ class WvaV2:
         capacity = self.capacity(pages, prompt, answer)
         demand = math.fsum(page.kv_usage * self.pool_tokens + page.waiting * prompt for page in pages)
         pending = max(0, seen.provisioned - len(pages))
-        return v2_replicas(demand, capacity, ready=len(pages), pending=pending)
+        return v2_replicas(
+            demand,
+            capacity,
+            ready=len(pages),
+            pending=pending,
+            up_share=self.up_share,
+            down_share=self.down_share,
+        )
 
     def capacity(self, pages: Sequence[PodPage], prompt: float, answer: float) -> float:
         """Tokens of a replica: the smaller of 0.8 of its cache and what it computes, as seen or as reckoned."""
