@@ -54,6 +54,10 @@ test-unit: venv ## Tests that need no cluster
 test-integration: venv ## Tests against a real etcd and API server
 	@$(PYTEST) tests/integration tests/manifests tests/docs -q
 
+.PHONY: test-old-apiserver
+test-old-apiserver: venv ## The API, the chart and the policies on Kubernetes 1.31, the oldest that is supported
+	@DEVCLUSTER_KUBERNETES=1.31 $(PYTEST) tests/integration/api tests/integration/chart tests/integration/policies tests/integration/resources -q
+
 .PHONY: test-e2e
 test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
 	@$(PYTEST) tests/contract tests/e2e -q
