@@ -37,6 +37,7 @@ def profiles() -> None:
 
 def golden_manifests() -> None:
     output(sys.executable, "-m", "golden.manifests.render")
+    output(sys.executable, "-m", "golden.chart.render")
 
 
 def reference() -> None:
