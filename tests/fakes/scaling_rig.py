@@ -81,6 +81,7 @@ def subject(pods: tuple[EnginePod, ...], **changes: Any) -> Subject:
         capacity=capacity_case(),
         planned_start_seconds=60.0,
         other_writer="",
+        paused=False,
         memory="",
     )
     return replace(made, **changes)

@@ -188,6 +188,27 @@ async def test_what_another_manager_sets_is_left_alone_and_the_manager_is_named(
     assert "kube-controller-manager (scale)" in verdict.message
 
 
+async def test_a_pause_is_named_and_changes_nothing(clock: FakeClock) -> None:
+    rig = Rig(clock, replicas=2, rate=6 * PER_REPLICA, paused=True)
+
+    await rig.run(60)
+
+    assert rig.wanted == []
+    assert told(rig, ConditionType.SCALING_ACTIVE).reason == Reason.PAUSED
+
+
+async def test_a_change_counts_once_however_long_it_takes_to_be_applied(clock: FakeClock) -> None:
+    rig = Rig(clock, replicas=1, rate=0.0)
+    rig.follows = False
+    rig.engines.totals["10.0.0.1"].waiting = 400.0
+    rig.engines.rate = 1.2 * PER_REPLICA
+
+    await rig.run(60)
+
+    (scaler,) = rig.loop.scalers()
+    assert sum(scaler.decisions.values()) <= 2
+
+
 async def test_a_service_with_objectives_alone_is_measured_and_not_scaled(clock: FakeClock) -> None:
     rig = Rig(clock, replicas=2, rate=QUIET, bounds=None)
 

@@ -7,6 +7,8 @@ VALUES_SECONDS = 60.0
 AGAIN_SECONDS = 30.0
 """How soon replicas that are wanted and not asked for yet are told of again."""
 MOVED_FRACTION = 0.2
+_CORRECTION_WEIGHT = 4
+"""A twentieth of a correction is as much as a fifth of the load."""
 
 
 class News:
@@ -43,7 +45,8 @@ def _values(outcome: Outcome) -> tuple[float, ...]:
     return (
         outcome.signals.sustained_arrivals_per_second.or_zero(),
         outcome.capacity_requests_per_second,
-        correction,
+        # Learnt slowly, and lost with the process unless it is written.
+        correction**_CORRECTION_WEIGHT,
         outcome.start_seconds,
     )
 

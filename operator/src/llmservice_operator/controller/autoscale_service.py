@@ -74,6 +74,7 @@ class ServiceScaler:
         """Changes by (direction, ruling)."""
         self.slo = SloCounter()
         self._began = now
+        self._told_desired = subject.wanted
         self._state = memory.state
         self._scale = memory.scale
         self._observer = ServiceObserver()
@@ -118,6 +119,7 @@ class ServiceScaler:
         bounds = subject.bounds
         if bounds is None:
             raise ValueError(f"{subject.key} isn't scaled")
+        is_held = subject.paused or policy.problem is not None
         decision = decide(
             Inputs(
                 signals=signals,
@@ -129,7 +131,7 @@ class ServiceScaler:
                 max_replicas=bounds.max_replicas,
                 policy=policy.policy,
                 weights_bytes_per_step=capacity.weights_bytes_per_step,
-                other_writer=subject.other_writer or ("nobody" if policy.problem is not None else ""),
+                other_writer=subject.other_writer or ("nobody" if is_held else ""),
             ),
             self._state,
             now,
@@ -137,10 +139,26 @@ class ServiceScaler:
         if policy.problem is not None and not subject.other_writer:
             decision = replace(decision, ruling="policy", reason=policy.problem.message, steps=())
         self._state = self._rescaled(decision.state, policy.policy) if capacity.is_rough else decision.state
-        if decision.is_written and decision.desired != decision.current:
+        self._count(decision)
+        return decision
+
+    def _count(self, decision: Decision) -> None:
+        """Each change once, however long it takes until it is applied."""
+        is_change = decision.is_written and decision.desired != decision.current
+        if is_change and decision.desired != self._told_desired:
             direction = "out" if decision.desired > decision.current else "in"
             self.decisions[direction, decision.ruling] += 1
-        return decision
+            logger.info(
+                "replicas",
+                extra={
+                    "service": str(self.subject.key),
+                    "from": decision.current,
+                    "to": decision.desired,
+                    "ruling": decision.ruling,
+                    "reason": decision.reason,
+                },
+            )
+        self._told_desired = decision.desired
 
     def _rescaled(self, state: ScalerState, policy: ScalingPolicy) -> ScalerState:
         """The state after a rough prediction was moved to where the correction has come to an end of its bounds.

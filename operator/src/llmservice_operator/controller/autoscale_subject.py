@@ -100,6 +100,8 @@ class Subject:
     planned_start_seconds: float
     other_writer: str
     """Who else sets the number of replicas; empty: nobody."""
+    paused: bool
+    """Nothing is written for the service but its status."""
     memory: str
     """`status.scaling.state` as it was last written."""
 
@@ -150,7 +152,8 @@ def subject_of(observed: Observed, intent: Intent, deployment: Mapping[str, Any]
             objectives=objectives,
         ),
         planned_start_seconds=_start_seconds(observed, spec, plan),
-        other_writer=_other_writer(intent) if choice is not None else "",
+        other_writer="" if choice is None else ", ".join(choice.held_by),
+        paused=intent.paused,
         memory="" if observed.status.scaling is None else observed.status.scaling.state,
     )
 
@@ -211,12 +214,6 @@ def _bounds(spec: LLMServiceSpec) -> Bounds | None:
     if bounds is None or spec.scaling is None:
         return None
     return Bounds(min_replicas=bounds[0], max_replicas=bounds[1], policy=spec.scaling.policy)
-
-
-def _other_writer(intent: Intent) -> str:
-    if intent.paused:
-        return 'the annotation llmservice.dev/paused is "true": whoever set it'
-    return "" if intent.replicas is None else ", ".join(intent.replicas.held_by)
 
 
 def _start_seconds(observed: Observed, spec: LLMServiceSpec, plan: Plan) -> float:

@@ -87,23 +87,26 @@ def slo_met(found: Findings, available: Verdict) -> Verdict | None:
     pairs = list(_objectives(found))
     if not pairs:
         return None
-    if found.unreachable:
-        words = f"{found.unreachable}; change spec.slo, or allow a faster accelerator"
-        return Verdict(status="False", reason=Reason.OBJECTIVES_UNREACHABLE, message=words)
-    if available.status != "True" and not any(signal.value is not None for _, signal, _ in pairs):
-        return Verdict(status="Unknown", reason=available.reason, message=available.message)
     requests = found.signals.completions_per_second.or_zero() * WINDOWS.latency_seconds
     told = [(name, signal.value, limit) for name, signal, limit in pairs if signal.value is not None]
+    is_missed = any(value > limit for _, value, limit in told)
+    is_enough = bool(told) and requests >= LEAST_SAMPLES
+    if found.unreachable and (is_missed or not is_enough):
+        # Requests that are within the objectives say more than a model that says they can't be.
+        words = f"{found.unreachable}; change spec.slo, or allow a faster accelerator"
+        return Verdict(status="False", reason=Reason.OBJECTIVES_UNREACHABLE, message=words)
+    if available.status != "True" and not told:
+        return Verdict(status="Unknown", reason=available.reason, message=available.message)
     if not told and requests < 1:
         return Verdict(status="Unknown", reason=Reason.NO_TRAFFIC, message="no request was served lately")
     words = ", ".join(f"{name} p95 {_seconds(value)} of {_seconds(limit)}" for name, value, limit in told)
-    if requests < LEAST_SAMPLES:
+    if not is_enough:
         return Verdict(
             status="Unknown",
             reason=Reason.TOO_FEW_REQUESTS,
             message=f"{requests:.0f} requests in {WINDOWS.latency_seconds:.0f} s, and {LEAST_SAMPLES} make a p95",
         )
-    if any(value > limit for _, value, limit in told):
+    if is_missed:
         return Verdict(status="False", reason=Reason.OBJECTIVES_MISSED, message=words)
     return Verdict(status="True", reason=Reason.OBJECTIVES_MET, message=words)
 
@@ -120,6 +123,9 @@ def scaling_active(found: Findings) -> Verdict | None:
         return Verdict(
             status="False", reason=Reason.SCALING_INPUT_INVALID, message=f"{words}; {_held(found)}"
         )
+    if found.subject.paused:
+        words = 'the annotation llmservice.dev/paused is "true"; remove it to go on'
+        return Verdict(status="False", reason=Reason.PAUSED, message=f"{words}; {_held(found)}")
     if not decision.is_written:
         return Verdict(status="False", reason=Reason.REPLICAS_OWNED_BY_OTHER, message=decision.reason)
     words = f"{decision.ruling}: {decision.reason}"

@@ -96,8 +96,9 @@ def _load(status: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of scaling that are news when they move: the others jitter, and are told with these."""
     scaling = status.get("scaling") or {}
     signals = {each.get("name"): each.get("value") for each in scaling.get("signals") or []}
-    told = ("capacityRequestsPerSecond", "correction", "startSeconds")
-    load = {name: scaling.get(name) or 0.0 for name in told}
+    load = {name: scaling.get(name) or 0.0 for name in ("capacityRequestsPerSecond", "startSeconds")}
+    # Learnt slowly, and lost with the process unless it is written: a twentieth of it is as much as a fifth of a load.
+    load["correction"] = (scaling.get("correction") or 1.0) ** 4
     return {**load, "arrivals": signals.get("sustained_arrivals_per_second") or 0.0}
 
 
