@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from llmservice_operator.api.status import FailureStatus, LLMServiceStatus, PlanStatus
+from llmservice_operator.api.status_scaling import DecisionStatus, SignalStatus
 
 PLAN: dict[str, Any] = {
     "accelerator": "nvidia-h200",
@@ -58,3 +59,19 @@ def test_fields_of_a_newer_release_are_left_out() -> None:
     status = LLMServiceStatus.model_validate({"replicas": 1, "bottleneck": {"kind": "MemoryBandwidth"}})
 
     assert "bottleneck" not in status.model_dump(by_alias=True)
+
+
+def test_measured_values_keep_four_digits() -> None:
+    signal = SignalStatus(name="ttft_p95_seconds", state="ok", value=0.18347219)
+
+    assert signal.value == 0.1835
+
+
+def test_a_decision_is_from_and_to_in_the_cluster() -> None:
+    decision = DecisionStatus(
+        at=datetime(2026, 1, 2, tzinfo=UTC), from_replicas=2, to_replicas=3, steps={"load": 2.34567}
+    )
+
+    written = decision.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert written.items() >= {"from": 2, "to": 3, "steps": {"load": 2.346}}.items()
+    assert DecisionStatus.model_validate(written) == decision

@@ -34,7 +34,8 @@ class ScalingPolicySpec(SpecModel):
     """Head-room, windows, rates and guards. What is left out is as the built-in policy balanced has it."""
 
     target_utilization: Share = 0.85
-    """Load that a replica should have, as a share of what it takes within spec.slo. More needs more replicas."""
+    """Load that a replica is meant to have, as a share of what it takes within spec.slo. Above it there are more
+    replicas."""
     scale_in_utilization: Share = 0.8
     """Load that the other replicas may have at most once there is one less. Not above targetUtilization: the gap keeps
     a scale-in from being undone at once."""
@@ -46,7 +47,8 @@ class ScalingPolicySpec(SpecModel):
     """Share of the memory's peak bandwidth, by the engine's own count of bytes, that the other replicas may use once
     there is one less."""
     dram_active_limit: Share = 0.8
-    """The same by DCGM's DRAM_ACTIVE, which hardly gets higher in practice."""
+    """DCGM's DRAM_ACTIVE that the other replicas may have once there is one less. In practice it hardly gets above
+    0.8."""
     drain_seconds: Seconds = 60.0
     """How soon a queue should be gone once there are enough replicas."""
     most_backlog_growth: Growth = 0.5
@@ -70,17 +72,20 @@ class ScalingPolicySpec(SpecModel):
     scale_in_period_seconds: Seconds = 60.0
     """Least time between two scale-ins, in which the first shows in the latency."""
     stabilization_starts: Annotated[float, NumberBetween(0.1, 100.0)] = 1.0
-    """The load must have been low for so many times what a replica takes to start before there is one less."""
+    """Time for which the load must have been low before a scale-in, in start times of a replica: what is given up
+    takes one to come back."""
     least_stabilization_seconds: Seconds = 120.0
-    """That time is not less than this."""
+    """Time for which the load must have been low before a scale-in, however fast a replica starts."""
     most_stabilization_seconds: Seconds = 600.0
-    """That time is not more than this, as long as no scale-in was undone."""
+    """Longest time for which the load must have been low before a scale-in, however slowly a replica starts. Only
+    mostCaution makes it longer."""
     most_caution: Annotated[float, NumberBetween(1.0, 100.0)] = 6.0
-    """A scale-in that was undone doubles that time, up to so many times of it."""
+    """A scale-in that was undone doubles the time for which the load must have been low before the next, up to so many
+    times of it."""
     caution_seconds: Annotated[
         float, NumberBetween(1.0, 604_800.0, "it is a number of seconds, such as 7200")
     ] = 7_200.0
-    """The time in which the doubling goes away again."""
+    """Time in which the caution after a scale-in that was undone (mostCaution) goes away again."""
     least_samples: Annotated[int, NumberBetween(1, 10_000)] = 20
     """A p95 of fewer requests than this is not believed."""
     least_correction: Annotated[float, NumberBetween(0.1, 1.0)] = 0.5

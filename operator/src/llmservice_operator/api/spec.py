@@ -244,9 +244,9 @@ class Scaling(SpecModel):
     )
 
     policy: ObjectName = BALANCED_POLICY
-    """The ScalingPolicy that it is done by. balanced is built in, and meant for every load."""
+    """The ScalingPolicy that says how. Default: balanced, which is built in and meant for every load."""
     min_replicas: Annotated[int, NumberBetween(1, MAX_REPLICAS, _NO_ZERO)] = 1
-    """Fewest replicas, from 1."""
+    """Fewest replicas, from 1. Default: 1."""
     max_replicas: Annotated[int, NumberBetween(1, MAX_REPLICAS)]
     """Most replicas, up to 1000. What they cost is the most that the service can cost."""
 
