@@ -86,7 +86,11 @@ ALLOWED = [
     ("get", "configmaps"),
     *((verb, "events.events.k8s.io") for verb in ("create", "patch")),
 ]
-NODES = [(verb, "nodes") for verb in ("get", "list", "watch")]
+OF_THE_CLUSTER = [
+    (verb, resource)
+    for resource in ("nodes", "scalingpolicies.llmservice.dev")
+    for verb in ("get", "list", "watch")
+]
 LEASES = [(verb, "leases.coordination.k8s.io") for verb in ("create", "get", "update")]
 FORBIDDEN = [
     *((verb, "secrets") for verb in ("get", "list", "watch", "create")),
@@ -97,13 +101,14 @@ FORBIDDEN = [
     ("create", "pods/exec"),
     *((verb, "llmservices.llmservice.dev") for verb in ("create", "patch", "update", "delete")),
     ("patch", "nodes"),
+    *((verb, "scalingpolicies.llmservice.dev") for verb in ("create", "patch", "delete")),
     ("create", "clusterroles.rbac.authorization.k8s.io"),
 ]
 
 
 def test_the_operator_may_do_its_work_everywhere(release: AnyLightCluster) -> None:
     assert reviews(release, ALLOWED, "team-a") == ALLOWED
-    assert reviews(release, NODES, "") == NODES
+    assert reviews(release, OF_THE_CLUSTER, "") == OF_THE_CLUSTER
 
 
 def test_the_operator_may_do_nothing_else(release: AnyLightCluster) -> None:
@@ -122,7 +127,7 @@ def test_a_namespaced_operator_may_work_in_its_namespaces_alone(light_cluster: A
     try:
         assert reviews(light_cluster, ALLOWED, "team-a") == ALLOWED
         assert reviews(light_cluster, ALLOWED, "team-b") == []
-        assert reviews(light_cluster, NODES, "") == []
+        assert reviews(light_cluster, OF_THE_CLUSTER, "") == []
     finally:
         uninstall(light_cluster)
         light_cluster.kubectl("delete", "namespace", "team-a", "team-b", "--wait=false")
