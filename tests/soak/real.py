@@ -1,7 +1,6 @@
 """The setting on a real cluster: the operator in a pod, engines in pods, a load through the Service, all watched."""
 
 import http.client
-import json
 import os
 import threading
 import time
@@ -213,13 +212,9 @@ def _unix(text: str) -> float:
 
 def as_json(record: Record, began: float) -> Object:
     """Decisions and conditions, by seconds from the load's begin."""
-    return json.loads(
-        json.dumps(
-            {
-                "replicas": [[round(at - began, 1), count] for at, count in record.replicas],
-                "decisions": list(record.decisions.values()),
-                "conditions": [[round(at - began, 1), *rest] for at, *rest in record.conditions],
-                "starts": sorted(record.starts.values()),
-            }
-        )
-    )
+    return {
+        "replicas": [[round(at - began, 1), count] for at, count in record.replicas],
+        "decisions": list(record.decisions.values()),
+        "conditions": [[round(at - began, 1), *rest] for at, *rest in record.conditions],
+        "starts": sorted(record.starts.values()),
+    }

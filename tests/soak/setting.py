@@ -94,12 +94,12 @@ def manifest(environment: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def config_map() -> dict[str, Any]:
+def config_map(namespace: str = NAMESPACE) -> dict[str, Any]:
     """The model's config.json."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "qwen3-32b", "namespace": NAMESPACE},
+        "metadata": {"name": "qwen3-32b", "namespace": namespace},
         "data": {"config.json": MODEL.read_text()},
     }
 

@@ -1,0 +1,1 @@
+"""What the operator does on a real cluster while metrics lie, pods don't start, or somebody else scales."""
