@@ -66,6 +66,18 @@ test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
 chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
 	@$(PYTEST) tests/chaos -q -s --timeout 7200 --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
 
+.PHONY: chaos-scaling
+chaos-scaling: venv ## Lying metrics, pods that don't start, killed operators, on a real cluster: a table; 8 min
+	@cd tests && ../$(BIN)/python -m scaling_faults
+
+.PHONY: soak
+soak: venv ## 20 min of a recorded load on the operator in a real cluster, against the simulator
+	@cd tests && ../$(BIN)/python -m soak
+
+.PHONY: scaling-demo
+scaling-demo: venv ## The real vLLM scales from one replica to two and back, by itself; a chart; 20 min
+	@cd tests && ../$(BIN)/python -m scaling_demo
+
 .PHONY: bench
 bench: bench-decide bench-plan bench-operator bench-overhead ## All benchmarks; each prints figures
 
