@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 import deploy
+from devcluster.errors import CommandError
 from e2e.conftest import Platform
 from e2e.fleet import FAKE_ENGINE, Fleet, config_map
 from load.generator import Request, Target
@@ -99,7 +100,7 @@ def test_the_end_of_the_load_takes_the_replica_once_metrics_can_be_believed(play
 
 def test_a_scaled_service_is_not_scaled_by_hand(platform: Platform, namespace: str, played: Played) -> None:
     """The API server says what to change instead."""
-    with pytest.raises(Exception, match=r"spec\.replicas is not used while spec\.scaling is set"):
+    with pytest.raises(CommandError, match=r"spec\.replicas is not used while spec\.scaling is set"):
         platform.cluster.kubectl("-n", namespace, "scale", "llmservice", NAME, "--replicas=3")
 
 
