@@ -89,7 +89,7 @@ def _numbers() -> list[Panel]:
             steps=bad,
             description="Services whose condition `Stalled` is True: the message ends with what to do.",
         ),
-        number("Accelerators held", Query(expr=f"sum(llmservice_service_accelerators{{{WHERE}}})"), width=4),
+        number("Accelerators held", Query(expr=f"sum(llmservice_service_accelerators{{{WHERE}}})"), width=3),
         number(
             "of them idle",
             Query(
@@ -210,7 +210,8 @@ def _accelerators() -> list[Panel]:
 def _conditions() -> list[Panel]:
     not_good = (
         f'sum by (type) (llmservice_service_condition{{{WHERE},type!="Stalled",status="False"}}) '
-        f'or sum by (type) (llmservice_service_condition{{{WHERE},type="Stalled",status="True"}})'
+        f'or sum by (type) (llmservice_service_condition{{{WHERE},type="Stalled",status="True"}}) '
+        'or label_replace(vector(0), "type", "none", "", "")'
     )
     return [
         graph(

@@ -79,9 +79,10 @@ def graph(
     description: str = "",
     limits: Steps = (),
     stacked: bool = False,
+    colours: Mapping[str, str] | None = None,
     largest: float | None = None,
 ) -> lines.Panel:
-    """Lines over time, from 0. `limits` are drawn as dashed lines."""
+    """Lines over time, from 0. `limits` are drawn as dashed lines; `colours` by the name in the legend."""
     panel = _common(lines.Panel(), title, unit, (width, height), description).min(0)
     panel.line_width(2).fill_opacity(60 if stacked else 0).show_points(shapes.VisibilityMode.NEVER)
     panel.legend(
@@ -104,6 +105,8 @@ def graph(
         panel.with_target(_target(query, place, instant=False))
         if properties := _style(query):
             panel.override_by_query(chr(ord("A") + place), properties)
+    for name, colour in (colours or {}).items():
+        panel.override_by_name(name, [_fixed(colour)])
     return panel
 
 

@@ -5,7 +5,18 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from llmservice_operator.engines.metric_names import Series
 from observability.dashboards import engine
 from observability.dashboards.engine import OF_SERVICE
-from observability.dashboards.parts import Panel, Query, graph, is_met, number, page, states, variable
+from observability.dashboards.parts import (
+    Column,
+    Panel,
+    Query,
+    graph,
+    is_met,
+    number,
+    page,
+    rows,
+    states,
+    variable,
+)
 from observability.dashboards.theme import (
     BANDWIDTH_LIMIT,
     BUDGET_SHARE,
@@ -23,6 +34,8 @@ from observability.dashboards.theme import (
 )
 
 OWN = 'namespace="$namespace",name="$service"'
+OPTIONAL = "dram_active|sm_active|uncached_tokens_waiting|held_requests"
+"""Signals that are missing where nobody exports them, which is no fault."""
 PODS = 'namespace="$namespace",pod=~"$service-.+"'
 """DCGM names pods and no services; a Deployment's pods begin with its name."""
 
@@ -153,7 +166,7 @@ def _replicas() -> list[Panel]:
         ),
         states(
             "What ruled",
-            Query(expr=f"max by (step) (llmservice_scaling_ruling_step{{{OWN}}})", legend="{{step}}"),
+            Query(expr=f"max by (step) (llmservice_scaling_ruling_step{{{OWN}}}) == 1", legend="{{step}}"),
             width=8,
             words={"0": (" ", "transparent"), "1": ("ruled", EXPECTED)},
             description="The step of each decision that had the last word; the sentence is in status.scaling.",
@@ -261,7 +274,7 @@ def _hardware() -> list[Panel]:
             description="The roof of prompts. Against the bandwidth beside it: what is higher is the bottleneck.",
         ),
         graph(
-            "Bytes moved and operations, by GPU",
+            "Bytes moved by each GPU",
             Query(
                 expr=f"avg(rate(vllm:estimated_read_bytes_per_gpu_total{{{OF_SERVICE}}}[$__rate_interval]) "
                 f"+ rate(vllm:estimated_write_bytes_per_gpu_total{{{OF_SERVICE}}}[$__rate_interval]))",
@@ -291,6 +304,7 @@ def _models() -> list[Panel]:
                 colour=MEASURED,
             ),
             unit="reqps",
+            width=12,
         ),
         graph(
             "Start of a replica",
@@ -306,17 +320,43 @@ def _models() -> list[Panel]:
                 dashed=True,
             ),
             unit="s",
+            width=12,
             description="A new replica's load must be foreseen by this time.",
         ),
-        states(
+    ]
+
+
+def _signals() -> list[Panel]:
+    untrusted = (
+        f'llmservice_scaling_signal_state{{{OWN},state!~"ok|idle|missing"}} '
+        f'or llmservice_scaling_signal_state{{{OWN},state="missing",signal!~"{OPTIONAL}"}}'
+    )
+    return [
+        graph(
             "Signals that can't be trusted",
             Query(
-                expr=f'max by (signal, state) (llmservice_scaling_signal_state{{{OWN},state!~"ok|idle"}})',
-                legend="{{signal}}: {{state}}",
+                expr=f'count by (state) ({untrusted}) or label_replace(vector(0), "state", "stale", "", "")',
+                legend="{{state}}",
             ),
-            width=8,
-            words={"0": (" ", "transparent"), "1": ("not trusted", PROMISED)},
-            description="What isn't ok or idle may argue for more replicas, never for fewer.",
+            colours={"stale": COMING, "reset": IDLE, "invalid": PROMISED, "missing": NEUTRAL},
+            unit="short",
+            stacked=True,
+            description="How many. What isn't ok or idle may argue for more replicas, never for fewer.",
+        ),
+        rows(
+            "Signals now",
+            Column(name="Signal", label="signal"),
+            Column(name="Value", query=f"max by (signal) (llmservice_scaling_signal{{{OWN}}})"),
+            Column(
+                name="Age",
+                query=f"time() - max by (signal) (llmservice_scaling_signal_timestamp_seconds{{{OWN}}} > 0)",
+                unit="s",
+                steps=((None, NEUTRAL), (60, COMING)),
+            ),
+            width=16,
+            height=7,
+            sort="Signal",
+            description="What the last decision was made from; each value is a mean or sum over its window.",
         ),
     ]
 
@@ -342,6 +382,7 @@ def dashboard() -> Dashboard:
             "Load": _load(),
             "Against the roofline": _hardware(),
             "Predicted and actual": _models(),
+            "What scaling sees": _signals(),
         },
         variables=[namespace, service],
     )

@@ -147,10 +147,10 @@ def _start() -> list[Panel]:
         states(
             "Replicas",
             Query(
-                expr=f'max by (pod) (llmservice_runtime_phase{{{OF_SERVICE},phase="Starting"}} '
-                f'+ 2 * on (pod, instance) llmservice_runtime_phase{{{OF_SERVICE},phase="Ready"}} '
-                f'+ 3 * on (pod, instance) llmservice_runtime_phase{{{OF_SERVICE},phase="Draining"}} '
-                f'+ 4 * on (pod, instance) llmservice_runtime_phase{{{OF_SERVICE},phase="Failed"}})',
+                expr=" or ".join(
+                    f'max by (pod) ({number} * (llmservice_runtime_phase{{{OF_SERVICE},phase="{phase}"}} == 1))'
+                    for number, phase in enumerate(("Starting", "Ready", "Draining", "Failed"), start=1)
+                ),
                 legend="{{pod}}",
             ),
             width=8,
