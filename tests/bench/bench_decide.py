@@ -246,6 +246,7 @@ async def bench(count: int, engines: int, seconds: float, port: int) -> list[Fig
     world = World()
     await world.serve(count, engines)
     process, figures = psutil.Process(), []
+    before = process.memory_info().rss / 2**20
     ticks: list[float] = []
     sizes: list[float] = []
     async with HttpEngineMetricsClient(timeout_seconds=30.0, max_connections=AT_ONCE) as client:
@@ -293,6 +294,7 @@ async def bench(count: int, engines: int, seconds: float, port: int) -> list[Fig
         ("other writes", f"{others:.1f} /s", "", None),
         ("reconciles", f"{(world.reconciles - reconciles) / steady_seconds:.1f} /s", "", None),
         ("scrapes that failed", f"{failures:.0f}", "0", failures == 0),
+        ("memory, before the loop", f"{before:.0f} MiB", "", None),
         ("memory, all windows full", f"{sized[0]:.0f} MiB", "", None),
         ("its growth after that", f"{sized[-1] - sized[0]:.1f} MiB", "", None),
         *figures,

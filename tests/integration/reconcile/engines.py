@@ -42,6 +42,13 @@ class PlayedEngine:
             self._at = now
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_about: Any) -> None:
+        """A client that was killed is no error."""
+
+
 class Engines:
     """Serves the engines; `add` gives an address to a new one."""
 
@@ -57,10 +64,10 @@ class Engines:
             server.shutdown()
             server.server_close()
 
-    def add(self, **fields: Any) -> tuple[str, PlayedEngine]:
-        """Another engine, with its address."""
+    def add(self, *, is_down: bool = False, **fields: Any) -> str:
+        """Another engine; its address."""
         number = len(self._engines) + 1
-        host, engine = f"127.9.{number // 250}.{number % 250 + 1}", PlayedEngine()
+        host, engine = f"127.9.{number // 250}.{number % 250 + 1}", PlayedEngine(is_down=is_down)
         engine.set(**fields)
         self._engines[host] = engine
 
@@ -77,8 +84,7 @@ class Engines:
             def log_message(self, *_arguments: Any) -> None:
                 """Say nothing."""
 
-        server = ThreadingHTTPServer((host, PORT), Handler)
-        server.daemon_threads = True
+        server = _Server((host, PORT), Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self._servers.append(server)
-        return host, engine
+        return host

@@ -44,7 +44,8 @@ async def test_a_service_s_value_is_the_mean_of_its_pods(clock: FakeClock) -> No
 
     dram = activities.activity(CHAT, clock.now()).dram_active
 
-    assert (dram.value, dram.state) == (pytest.approx(0.4), SignalState.OK)
+    assert dram.value == pytest.approx(0.4)
+    assert dram.state is SignalState.OK
 
 
 @pytest.mark.parametrize(

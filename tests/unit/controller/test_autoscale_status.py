@@ -14,7 +14,7 @@ from llmservice_operator.api.status_scaling import ScalingStatus
 from llmservice_operator.autoscaling.decision import Decision, Step
 from llmservice_operator.autoscaling.signals import Signal, Signals, SignalState
 from llmservice_operator.autoscaling.state import ScalerState
-from llmservice_operator.controller.autoscale_news import News
+from llmservice_operator.controller.autoscale_news import Allowance, News
 from llmservice_operator.controller.autoscale_outcome import Outcome
 from llmservice_operator.controller.autoscale_status import change_of, loop_verdicts, scaling_status
 from llmservice_operator.controller.statuswrite import MAX_STATUS_BYTES, status_json, write_wait_seconds
@@ -174,9 +174,7 @@ def test_a_verdict_that_turned_is_written_at_once() -> None:
 
 def test_the_longest_status_stays_within_its_bound() -> None:
     words = "w" * 400
-    signals = Signals(
-        **{name: Signal(0.123456789, SignalState.OK, NOW) for name, _ in Signals().items()}  # type: ignore[arg-type]
-    )
+    signals = Signals(**{name: Signal(0.123456789, SignalState.OK, NOW) for name, _ in Signals().items()})
     status = ScalingStatus(desired_replicas=0)
     for desired in range(1, 7):
         steps = tuple(Step(f"step-{each}", 1.23456789, words) for each in range(12))
@@ -202,16 +200,25 @@ def test_the_longest_status_stays_within_its_bound() -> None:
 
 @pytest.mark.parametrize(("rate", "is_due"), [(4.5, False), (5.0, True)])
 def test_numbers_are_told_of_once_they_moved_by_more_than_a_fifth(rate: float, is_due: bool) -> None:
-    news = News()
+    news = News(Allowance())
     news.is_due(found(decided(2, 2)), 2, NOW)
 
     assert news.is_due(found(decided(2, 2), rate=rate), 2, NOW + 61) is is_due
 
 
 def test_replicas_that_are_wanted_and_not_asked_for_are_told_of_again() -> None:
-    news = News()
+    news = News(Allowance())
     outcome = found(decided(2, 3))
     news.is_due(outcome, 2, NOW)
 
     assert not news.is_due(outcome, 2, NOW + 5)
     assert news.is_due(outcome, 2, NOW + 35)
+
+
+def test_a_thousand_services_whose_load_moves_are_not_all_told_of_in_one_second() -> None:
+    allowance = Allowance(per_second=5.0, most=25.0)
+
+    told = sum(allowance.take(NOW) for _ in range(1000))
+    later = sum(allowance.take(NOW + 1) for _ in range(1000))
+
+    assert (told, later) == (25, 5)

@@ -14,7 +14,7 @@ from typing import Protocol
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.autoscale_capacity import CapacityBook
-from llmservice_operator.controller.autoscale_news import News
+from llmservice_operator.controller.autoscale_news import Allowance, News
 from llmservice_operator.controller.autoscale_outcome import Outcome
 from llmservice_operator.controller.autoscale_scrape import Scraped, Scraper
 from llmservice_operator.controller.autoscale_service import Activity, PolicyAnswer, ServiceScaler
@@ -31,9 +31,11 @@ class LoopTimes:
     tick: float = 0.5
     """How often it is looked who is due."""
     period: float = 5.0
-    """Between two looks at a service; a decision follows each, as in the simulations that the rule was held to."""
+    """Between two looks at a service."""
     idle_period: float = 10.0
-    """The same while it has no requests. Two of them are less than what makes a signal missing."""
+    """The same while it has no requests: as often as a signal needs, to be no older than it may."""
+    decision_period: float = 15.0
+    """Between two decisions; one that presses follows the look that shows it."""
 
 
 class Policies(Protocol):
@@ -68,12 +70,13 @@ class ScrapeObserver(Protocol):
 class _Watch:
     """One service in the loop."""
 
-    def __init__(self, subject: Subject, now: float, due: float) -> None:
+    def __init__(self, subject: Subject, now: float, due: float, allowance: Allowance) -> None:
         self.uid = subject.uid
         self.generation = subject.generation
         self.scaler = ServiceScaler(subject, now)
-        self.news = News()
+        self.news = News(allowance)
         self.due = due
+        self.decision_due = due
         self.task: asyncio.Task[None] | None = None
 
 
@@ -102,6 +105,7 @@ class AutoscaleLoop:
         self._enqueue = enqueue
         self._observer = observer
         self._times = times or LoopTimes()
+        self._allowance = Allowance()
         self._watches: dict[Key, _Watch] = {}
 
     async def run(self) -> None:
@@ -130,7 +134,7 @@ class AutoscaleLoop:
             if watch is None or watch.uid != subject.uid:
                 self._drop(key)
                 due = now + phase(key) * self._times.period
-                watch = self._watches[key] = _Watch(subject, self._clock.now(), due)
+                watch = self._watches[key] = _Watch(subject, self._clock.now(), due, self._allowance)
             is_new = watch.generation != subject.generation
             if (watch.due <= now or is_new) and (watch.task is None or watch.task.done()):
                 watch.generation = subject.generation
@@ -152,7 +156,9 @@ class AutoscaleLoop:
         watch.due = max(watch.due + period, now + period / 2)
 
     async def _look(self, key: Key, watch: _Watch) -> None:
-        subject = self._board.subjects()[key]
+        subject = self._board.subjects().get(key)
+        if subject is None:
+            return
         serving = [pod for pod in subject.pods if pod.serves]
         scraped = await self._scraper.scrape(serving, subject.engine_version)
         self._observe(scraped)
@@ -160,12 +166,17 @@ class AutoscaleLoop:
         subject = self._board.subjects().get(key, subject)
         if subject.uid != watch.uid:
             return
+        watch.scaler.take(subject, scraped)
+        if self._clock.monotonic() < watch.decision_due and not watch.scaler.is_pressing():
+            return
+        watch.decision_due = watch.due + self._times.decision_period - self._times.tick
+        self._decide(key, watch, subject)
+
+    def _decide(self, key: Key, watch: _Watch, subject: Subject) -> None:
         now = self._clock.now()
         model = self._capacities.model(subject.capacity)
         policy = "" if subject.bounds is None else subject.bounds.policy
-        outcome = watch.scaler.look(
-            subject,
-            scraped,
+        outcome = watch.scaler.decide(
             now,
             capacity=model,
             policy=self._policies.answer(policy),

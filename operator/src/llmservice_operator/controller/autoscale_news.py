@@ -11,10 +11,28 @@ _CORRECTION_WEIGHT = 4
 """A twentieth of a correction is as much as a fifth of the load."""
 
 
+class Allowance:
+    """How many services may be told of for their numbers alone: so many a second over all, a few at once."""
+
+    def __init__(self, *, per_second: float = 5.0, most: float = 25.0) -> None:
+        self._per_second, self._most = per_second, most
+        self._left, self._at = most, 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether one more may be told of at this time; then it is counted."""
+        self._left = min(self._most, self._left + max(0.0, now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
 class News:
     """What was told last of one service."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
         self._facts: object = None
         self._values: tuple[float, ...] = ()
         self._at = 0.0
@@ -32,7 +50,7 @@ class News:
         due = (
             facts != self._facts
             or (unmet and since >= AGAIN_SECONDS)
-            or (since >= VALUES_SECONDS and _moved(self._values, values))
+            or (since >= VALUES_SECONDS and _moved(self._values, values) and self._allowance.take(now))
         )
         if due:
             self._facts, self._values, self._at = facts, values, now

@@ -36,12 +36,15 @@ from llmservice_operator.controller.autoscale_verdicts import (
     slo_met,
 )
 from llmservice_operator.controller.verdict import Verdict
+from llmservice_operator.engines.metric_names import Series
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 30.0
 """How long a condition of the loop must last before it is told: half a window of latency."""
 _NEAR = 1.02
+_MORE_WORK = 1.25
+"""Requests at once, over those at the last decision: more than that is worth another one now."""
 UNKNOWN_PATIENCE_SECONDS = 120.0
 """How long a service without enough requests keeps its last verdict: as long as signals look back."""
 
@@ -52,6 +55,15 @@ class Activity:
 
     dram_active: Signal = ABSENT
     sm_active: Signal = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Requests in the engines that answered."""
+
+    engines: int = 0
+    total: float = 0.0
+    waiting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,43 +87,54 @@ class ServiceScaler:
         self.slo = SloCounter()
         self._began = now
         self._told_desired = subject.wanted
+        self._failures: tuple[str, ...] = ()
+        self._work = self._decided_on = Work()
+        self._decided_for: object = None
         self._state = memory.state
         self._scale = memory.scale
         self._observer = ServiceObserver()
         self._settled = {kind: Settled() for kind in ConditionType}
 
-    def look(
-        self,
-        subject: Subject,
-        scraped: Sequence[Scraped],
-        now: float,
-        *,
-        capacity: ReadyCapacity,
-        policy: PolicyAnswer,
-        activity: Activity,
-    ) -> Outcome:
-        """Take pages in and decide. `now`: seconds since the Unix epoch."""
+    def take(self, subject: Subject, scraped: Sequence[Scraped]) -> None:
+        """Take pages in."""
         self.subject = subject
         self.starts.look(subject.pods)
-        self._record(scraped)
+        self._failures = tuple(f"{each.pod.name}: {each.words}" for each in scraped if each.page is None)
+        self._work = work_of(scraped)
+        for each in scraped:
+            if each.page is not None:
+                pod = each.pod
+                self._observer.record(pod.name, each.page, at=each.at, incarnation=pod.incarnation)
+                self.slo.record(pod.name, pod.incarnation, each.page, subject.objectives)
+        self.slo.forget(frozenset(pod.name for pod in subject.pods))
+
+    def is_pressing(self) -> bool:
+        """Whether what was taken in since the last decision shouldn't wait for the next: a queue, more work, other
+        replicas, or other words of the user's.
+        """
+        now, then = self._work, self._decided_on
+        return (
+            self.outcome is None
+            or (self.subject.generation, self.subject.ready.keys()) != self._decided_for
+            or now.waiting > max(1.0, now.engines)
+            or now.total > _MORE_WORK * then.total + 1.0
+        )
+
+    def decide(
+        self, now: float, *, capacity: ReadyCapacity, policy: PolicyAnswer, activity: Activity
+    ) -> Outcome:
+        """Decide on what was taken in. `now`: seconds since the Unix epoch."""
+        subject = self.subject
+        self._decided_on = self._work
+        self._decided_for = (subject.generation, subject.ready.keys())
         signals = self._observer.signals(subject.ready, now, _context(subject, activity))
         decision = None
         if subject.bounds is not None:
             decision = self._decide(subject, signals, now, capacity=capacity, policy=policy)
         self.outcome = self._conclude(
-            subject, signals, now, scraped, decision=decision, capacity=capacity, policy=policy
+            subject, signals, now, decision=decision, capacity=capacity, policy=policy
         )
         return self.outcome
-
-    def _record(self, scraped: Sequence[Scraped]) -> None:
-        objectives = self.subject.objectives
-        for each in scraped:
-            if each.page is None:
-                continue
-            pod = each.pod
-            self._observer.record(pod.name, each.page, at=each.at, incarnation=pod.incarnation)
-            self.slo.record(pod.name, pod.incarnation, each.page, objectives)
-        self.slo.forget(frozenset(pod.name for pod in self.subject.pods))
 
     def _decide(
         self, subject: Subject, signals: Signals, now: float, *, capacity: ReadyCapacity, policy: PolicyAnswer
@@ -177,7 +200,6 @@ class ServiceScaler:
         subject: Subject,
         signals: Signals,
         now: float,
-        scraped: Sequence[Scraped],
         *,
         decision: Decision | None,
         capacity: ReadyCapacity,
@@ -189,7 +211,7 @@ class ServiceScaler:
             signals=signals,
             now=now,
             watched_seconds=now - self._began,
-            failures=tuple(f"{each.pod.name}: {each.words}" for each in scraped if each.page is None),
+            failures=self._failures,
             decision=decision,
             policy_problem=policy.problem,
             unreachable=decision.unreachable
@@ -228,6 +250,14 @@ class ServiceScaler:
             for kind, verdict in made.items()
             if verdict is not None
         }
+
+
+def work_of(scraped: Sequence[Scraped]) -> Work:
+    """What the engines have to do now."""
+    pages = [each.page for each in scraped if each.page is not None]
+    running = sum(page.gauges[Series.RUNNING].total for page in pages if Series.RUNNING in page.gauges)
+    waiting = sum(page.gauges[Series.WAITING].total for page in pages if Series.WAITING in page.gauges)
+    return Work(len(pages), running + waiting, waiting)
 
 
 def fleet_of(subject: Subject, starts: Starts, now: float) -> Fleet:

@@ -78,7 +78,7 @@ def metrics_available(found: Findings) -> Verdict:
         return Verdict(status="Unknown", reason=Reason.METRICS_STARTING, message=words)
     worst = max((signal.state for _, signal in bad), key=_WEIGHT.index)
     return Verdict(
-        status="False", reason=_STATE_REASONS[worst], message=f"{words}; no replica is taken until it is"
+        status="False", reason=_STATE_REASONS[worst], message=f"{words}; until then no replica is taken"
     )
 
 

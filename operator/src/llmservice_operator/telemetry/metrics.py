@@ -39,6 +39,7 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each, that nobody reads
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self._services: ServiceSeries | None = None
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"llmservice_{name}", text, labels, registry=self.registry)
@@ -108,11 +109,12 @@ class Metrics:
         scaling: Callable[[], Iterable[ScalingSample]],
     ) -> None:
         """Also tell of each service; its series go with it."""
-        self.registry.register(ServiceSeries(states, scaling))
+        self._services = ServiceSeries(states, scaling)
 
     def page(self) -> bytes:
         """The page in Prometheus' text format."""
-        return generate_latest(self.registry)
+        services = "" if self._services is None else self._services.page()
+        return generate_latest(self.registry) + services.encode()
 
     def requested(self, verb: str, code: str, duration_seconds: float) -> None:
         """A request to the API server was answered."""

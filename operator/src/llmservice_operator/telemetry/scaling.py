@@ -1,14 +1,15 @@
 """The series of each service: its state, what the scaling loop sees and why it decides. They vanish with the service.
 
-All are read when Prometheus asks, from what the loop and the store have then: nothing is kept here.
+All are read when Prometheus asks, from what the loop and the store have then: nothing is kept here. The text is written
+by a few lines of our own: a thousand services are 130,000 samples, for which prometheus_client's writer holds the event
+loop for 1.7 s (and with it every deadline of a scrape), this one for an eighth of that.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 _PREFIX = "llmservice"
 _WHERE = ("namespace", "name")
@@ -70,15 +71,44 @@ class ServiceState(NamedTuple):
     """Held by its pods; 0 on CPUs."""
 
 
-def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=[*_WHERE, *labels])
+class Family:
+    """One metric with its samples, as lines of Prometheus' text format."""
+
+    def __init__(self, name: str, kind: str, text: str, labels: Sequence[str]) -> None:
+        self.name, self.kind, self.help, self.labels = name, kind, text, tuple(labels)
+        named = ",".join(f'{label}="%s"' for label in labels)
+        self._format = f"{name}{{{named}}} %s\n"
+        self._lines: list[str] = []
+
+    def add(self, labels: Iterable[str], value: float) -> None:
+        """Another sample."""
+        self._lines.append(self._format % (*map(_escaped, labels), _number(value)))
+
+    def text(self) -> str:
+        """The lines."""
+        return f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.kind}\n" + "".join(self._lines)
 
 
-def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=[*_WHERE, *labels])
+@lru_cache(maxsize=65_536)
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-class ServiceSeries(Collector):
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def _gauge(name: str, text: str, *labels: str) -> Family:
+    return Family(f"{_PREFIX}_{name}", "gauge", text, (*_WHERE, *labels))
+
+
+def _counter(name: str, text: str, *labels: str) -> Family:
+    return Family(f"{_PREFIX}_{name}_total", "counter", text, (*_WHERE, *labels))
+
+
+class ServiceSeries:
     """See the module."""
 
     def __init__(
@@ -89,7 +119,11 @@ class ServiceSeries(Collector):
         self._states = states
         self._scaling = scaling
 
-    def collect(self) -> Iterator[Metric]:
+    def page(self) -> str:
+        """All families as text."""
+        return "".join(family.text() for family in self.families())
+
+    def families(self) -> Iterator[Family]:
         """The families, with their values now."""
         yield from _states(self._states())
         samples = list(self._scaling())
@@ -99,7 +133,7 @@ class ServiceSeries(Collector):
         yield from _objectives(samples)
 
 
-def _states(states: Iterable[ServiceState]) -> Iterator[Metric]:
+def _states(states: Iterable[ServiceState]) -> Iterator[Family]:
     conditions = _gauge(
         "service_condition", "1 for each condition's current status and reason.", "type", "status", "reason"
     )
@@ -110,11 +144,11 @@ def _states(states: Iterable[ServiceState]) -> Iterator[Metric]:
     for state in states:
         where = [state.namespace, state.name]
         for condition in state.conditions:
-            conditions.add_metric([*where, *condition], 1)
-        replicas.add_metric([*where, "desired"], state.desired)
-        replicas.add_metric([*where, "ready"], state.ready)
+            conditions.add([*where, *condition], 1)
+        replicas.add([*where, "desired"], state.desired)
+        replicas.add([*where, "ready"], state.ready)
         if state.accelerators:
-            held.add_metric([*where, state.accelerator], state.accelerators)
+            held.add([*where, state.accelerator], state.accelerators)
     yield from (conditions, replicas, held)
 
 
@@ -144,13 +178,13 @@ _NUMBERS: tuple[tuple[str, str, Callable[[ScalingSample], float | None]], ...] =
 )
 
 
-def _numbers(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
+def _numbers(samples: Sequence[ScalingSample]) -> Iterator[Family]:
     for name, text, read in _NUMBERS:
         family = _gauge(f"scaling_{name}", text)
         for each in samples:
             value = read(each)
             if value is not None:
-                family.add_metric([each.namespace, each.name], value)
+                family.add([each.namespace, each.name], value)
         yield family
     decisions = _counter(
         "scaling_decisions",
@@ -160,11 +194,11 @@ def _numbers(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
     )
     for each in samples:
         for direction, ruling, count in each.decisions:
-            decisions.add_metric([each.namespace, each.name, direction, ruling], count)
+            decisions.add([each.namespace, each.name, direction, ruling], count)
     yield decisions
 
 
-def _signals(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
+def _signals(samples: Sequence[ScalingSample]) -> Iterator[Family]:
     """A signal that was never there has a state and nothing else."""
     values = _gauge("scaling_signal", "Value of a signal, in the unit of its name.", "signal")
     states = _gauge("scaling_signal_state", "1 for the state that a signal is in.", "signal", "state")
@@ -174,26 +208,26 @@ def _signals(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
     for each in samples:
         where = [each.namespace, each.name]
         for signal in each.signals:
-            states.add_metric([*where, signal.name, signal.state], 1)
+            states.add([*where, signal.name, signal.state], 1)
             if signal.value is not None:
-                values.add_metric([*where, signal.name], signal.value)
-                times.add_metric([*where, signal.name], signal.at)
+                values.add([*where, signal.name], signal.value)
+                times.add([*where, signal.name], signal.at)
     yield from (values, states, times)
 
 
-def _steps(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
+def _steps(samples: Sequence[ScalingSample]) -> Iterator[Family]:
     asked = _gauge("scaling_step_replicas", "Replicas that a step of the last decision asked for.", "step")
     ruled = _gauge("scaling_ruling_step", "1 for the step that ruled the last decision.", "step")
     for each in samples:
         where = [each.namespace, each.name]
         for step, replicas in each.steps:
-            asked.add_metric([*where, step], replicas)
+            asked.add([*where, step], replicas)
         if each.ruling:
-            ruled.add_metric([*where, each.ruling], 1)
+            ruled.add([*where, each.ruling], 1)
     yield from (asked, ruled)
 
 
-def _objectives(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
+def _objectives(samples: Sequence[ScalingSample]) -> Iterator[Family]:
     limits = _gauge("slo_objective_seconds", "An objective of spec.slo at p95: ttft or tpot.", "objective")
     requests = _counter("slo_requests", "Requests that an objective was measured on.", "objective")
     met = _counter(
@@ -204,7 +238,7 @@ def _objectives(samples: Sequence[ScalingSample]) -> Iterator[Metric]:
     for each in samples:
         for objective in each.slo:
             where = [each.namespace, each.name, objective.objective]
-            limits.add_metric(where, objective.limit_seconds)
-            requests.add_metric(where, objective.requests)
-            met.add_metric(where, objective.met)
+            limits.add(where, objective.limit_seconds)
+            requests.add(where, objective.requests)
+            met.add(where, objective.met)
     yield from (limits, requests, met)
