@@ -139,7 +139,7 @@ async def _prometheus(settings: Settings) -> AsyncIterator[HttpPrometheusClient 
     client = HttpPrometheusClient(
         settings.prometheus_url,
         timeout_seconds=settings.prometheus_timeout_seconds,
-        bearer_token=read_prometheus_token(settings),
+        bearer_token=lambda: read_prometheus_token(settings),
     )
     async with client:
         yield client

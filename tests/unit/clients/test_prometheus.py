@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from llmservice_operator.clients.prometheus import HttpPrometheusClient, PrometheusError, parse_vector
+from llmservice_operator.errors import InvalidInputError
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -74,7 +75,7 @@ async def test_a_vector_is_read() -> None:
 
 async def test_the_token_and_the_query_are_sent() -> None:
     heads: list[bytes] = []
-    async with prometheus(saying(vector()), heads, bearer_token="s3cret") as client:
+    async with prometheus(saying(vector()), heads, bearer_token=lambda: "s3cret") as client:
         await client.query("up{a='b'}")
 
     assert b"Bearer s3cret" in heads[0]
@@ -99,7 +100,7 @@ async def test_whatever_else_comes_is_told(answer: Answer, words: str) -> None:
 
 async def test_the_token_follows_no_redirect() -> None:
     redirect = saying(b"", "302 Found", "Location: http://127.0.0.1:9/\r\n")
-    async with prometheus(redirect, bearer_token="s3cret") as client:
+    async with prometheus(redirect, bearer_token=lambda: "s3cret") as client:
         with pytest.raises(PrometheusError, match="answered 302"):
             await client.query("up")
 
@@ -107,6 +108,15 @@ async def test_the_token_follows_no_redirect() -> None:
 async def test_an_answer_that_drips_ends_at_the_deadline() -> None:
     async with prometheus(dripping, timeout_seconds=0.2) as client:
         with pytest.raises(PrometheusError, match="TimeoutError"):
+            await client.query("up")
+
+
+async def test_a_token_that_can_not_be_read_is_told() -> None:
+    def unreadable() -> str:
+        raise InvalidInputError("LLMSERVICE_PROMETHEUS_TOKEN_FILE names /t, which cannot be read")
+
+    async with prometheus(saying(vector()), bearer_token=unreadable) as client:
+        with pytest.raises(PrometheusError, match="TOKEN_FILE"):
             await client.query("up")
 
 

@@ -13,6 +13,7 @@ from llmservice_operator.api.labels import API_VERSION, KIND
 from llmservice_operator.clients.engine import EngineReport, EngineUnreachableError, parse_report
 from llmservice_operator.clients.kube import ConflictError, InvalidError, KubeError, NotFoundError
 from llmservice_operator.clients.modelhub import HubModel, ModelHubError
+from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.calibration import CalibrationStore
 from llmservice_operator.controller.keys import Key
 from llmservice_operator.controller.observed import ReconcileSettings
@@ -193,6 +194,7 @@ class World:
     def start(self, **settings: Any) -> None:
         """Start the operator anew: it remembers nothing."""
         self.store = Store()
+        self.board = Board()
         self.calibration = CalibrationStore(
             kube=self.kube,  # type: ignore[arg-type]
             clock=self.clock,
@@ -210,6 +212,7 @@ class World:
             clock=self.clock,
             settings=ReconcileSettings(render=self.render, catalogue=self.catalogue, **settings),
             calibration=self.calibration,
+            board=self.board,
         )
 
     def serve(self, *, annotations: Object | None = None, **spec: Any) -> None:

@@ -54,7 +54,7 @@ def test_the_other_manager_is_named_with_the_way_back() -> None:
 
     assert choice.held_by == ("kube-controller-manager (scale)",)
     assert (
-        "has 7 replicas, set by kube-controller-manager (scale); spec.replicas 5 is not used"
+        "kube-controller-manager (scale), which a HorizontalPodAutoscaler writes by (KEDA's too); spec.replicas 5"
         in choice.message
     )
     assert "kubectl -n team-a patch deployment qwen3-8b --type=json" in choice.message

@@ -6,14 +6,14 @@ its deadline is that of one read, so a server that drips holds it for ever, and 
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import aiohttp
 
-from llmservice_operator.errors import UnavailableError
+from llmservice_operator.errors import LLMServiceError, UnavailableError
 
 MAX_ANSWER_BYTES = 16 << 20
 """A thousand pods are some 300 KB."""
@@ -46,16 +46,18 @@ class PrometheusClient(Protocol):
 class HttpPrometheusClient:
     """PrometheusClient over aiohttp. `url`: up to and without `/api/v1`."""
 
-    def __init__(self, url: str, *, timeout_seconds: float = 5.0, bearer_token: str = "") -> None:
+    def __init__(
+        self, url: str, *, timeout_seconds: float = 5.0, bearer_token: Callable[[], str] = lambda: ""
+    ) -> None:
+        """`bearer_token` is asked each time: a mounted one is changed within the hour. Empty: none is sent."""
         self._url = url.rstrip("/")
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        self._headers = {"Authorization": f"Bearer {bearer_token}"} if bearer_token else {}
+        self._bearer_token = bearer_token
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             timeout=self._timeout,
-            headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=True,
         )
@@ -76,7 +78,7 @@ class HttpPrometheusClient:
         try:
             # A redirect would carry the token to wherever it points.
             async with self._session.get(
-                url, params={"query": expression}, allow_redirects=False
+                url, params={"query": expression}, headers=self._headers(), allow_redirects=False
             ) as response:
                 if response.status != 200:
                     raise PrometheusError(f"{url} answered {response.status}")
@@ -88,6 +90,13 @@ class HttpPrometheusClient:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise PrometheusError(f"{url}: {str(error) or type(error).__name__}") from error
         return parse_vector(bytes(body))
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            token = self._bearer_token()
+        except LLMServiceError as error:
+            raise PrometheusError(str(error)) from error
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def parse_vector(body: bytes) -> tuple[Sample, ...]:

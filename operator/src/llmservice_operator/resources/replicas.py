@@ -81,6 +81,12 @@ def _current(observed: Mapping[str, Any] | None) -> int | None:
     return replicas if isinstance(replicas, int) else None
 
 
+def _who(manager: str) -> str:
+    """The manager, with what it stands for where its name hides it."""
+    is_autoscaler = manager.startswith("kube-controller-manager")
+    return f"{manager}, which a HorizontalPodAutoscaler writes by (KEDA's too)" if is_autoscaler else manager
+
+
 def _held_message(
     spec: LLMServiceSpec, observed: Mapping[str, Any], current: int, held_by: tuple[str, ...]
 ) -> str:
@@ -89,7 +95,7 @@ def _held_message(
     bounds = scaling_bounds(spec)
     ours = f"spec.replicas {spec.replicas}" if bounds is None else f"spec.scaling {bounds[0]} to {bounds[1]}"
     return (
-        f"Deployment {name} has {current} replicas, set by {', '.join(held_by)}; {ours} is not used while "
+        f"Deployment {name} has {current} replicas, set by {', '.join(map(_who, held_by))}; {ours} is not used while "
         "another manager holds the field. To take it back, remove that autoscaler, then run: "
         f"kubectl -n {namespace} patch deployment {name} --type=json "
         """-p='[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
