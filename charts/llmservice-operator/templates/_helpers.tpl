@@ -154,6 +154,9 @@ value (the switch's name) and kind. An explicit true where the kind is unknown w
 {{- if and .Values.caBundle.configMap .Values.caBundle.secret }}
 {{- fail (printf "caBundle.configMap is %s and caBundle.secret is %s: name one of them" .Values.caBundle.configMap .Values.caBundle.secret) }}
 {{- end }}
+{{- if and .Values.prometheus.tokenSecret.name (not .Values.prometheus.url) }}
+{{- fail (printf "prometheus.tokenSecret.name is %s and prometheus.url is empty: set the second, or leave the first out" .Values.prometheus.tokenSecret.name) }}
+{{- end }}
 {{- if and (eq (toString .Values.metrics.serviceMonitor.enabled) "true") (not .Values.metrics.service.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled is true and metrics.service.enabled is false: a ServiceMonitor needs the Service; set the second to true" }}
 {{- end }}

@@ -96,9 +96,19 @@ def test_values_become_settings() -> None:
 
 
 def test_prometheus_is_told_where_it_is_named() -> None:
-    url = "http://prometheus.monitoring.svc:9090"
+    objects = render(
+        prometheus={
+            "url": "http://prometheus.monitoring.svc:9090",
+            "timeoutSeconds": 2.5,
+            "tokenSecret": {"name": "prometheus"},
+        }
+    )
+    settings = read_settings(operator_environment(objects))
+    mounts = {each["name"]: each["mountPath"] for each in operator_container(objects)["volumeMounts"]}
 
-    assert operator_environment(render(prometheus={"url": url}))["LLMSERVICE_PROMETHEUS_URL"] == url
+    assert settings.prometheus_url == "http://prometheus.monitoring.svc:9090"
+    assert settings.prometheus_timeout_seconds == 2.5
+    assert settings.prometheus_token_file == f"{mounts['prometheus-token']}/token"
 
 
 def test_a_registry_stands_in_for_that_of_each_image() -> None:
@@ -266,6 +276,7 @@ def test_roles_and_accounts_may_be_left_to_others() -> None:
             {"networkPolicies": {"engines": {"enabled": True}}},
             "no namespace is known: name them in networkPolicies.engines.namespaces",
         ),
+        ({"prometheus": {"tokenSecret": {"name": "x"}}}, "prometheus.url is empty"),
         ({"caBundle": {"configMap": "a", "secret": "b"}}, "caBundle.configMap is a and caBundle.secret is b"),
         (
             {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},

@@ -29,7 +29,7 @@ EVERYTHING: dict[str, Any] = {
     "image": {"digest": f"sha256:{'0' * 64}"},
     "imagePullSecrets": ["pull"],
     "hub": {"endpoint": "https://hub.local", "tokenSecret": {"name": "hub"}},
-    "prometheus": {"url": "http://prometheus.monitoring.svc:9090"},
+    "prometheus": {"url": "http://prometheus.monitoring.svc:9090", "tokenSecret": {"name": "prometheus"}},
     "proxy": {"http": "http://proxy.local:3128", "https": "http://proxy.local:3128", "no": ["hub.local"]},
     "caBundle": {"configMap": "authorities"},
     "allowedHostPaths": ["/mnt/nvme"],
