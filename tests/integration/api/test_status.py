@@ -134,6 +134,16 @@ def test_get_tells_what_is_going_on(written: dict[str, Any], kubectl: Kubectl) -
     assert line[:8] == ["one", "False", "LoadingWeights", "2", "nvidia-h200", "32768", "812000", "0.183"]
 
 
+def test_a_ttft_that_is_not_known_shows_as_nothing(written: dict[str, Any], kubectl: Kubectl) -> None:
+    namespace = written["metadata"]["namespace"]
+    idle = {"status": {"scaling": {"signals": [{"name": "ttft_p95_seconds", "state": "idle"}]}}}
+    patch = ("patch", "llmsvc/one", "-n", namespace, "--subresource=status", "--type=merge")
+    kubectl.output(*patch, "-p", json.dumps(idle))
+
+    line = kubectl.output("get", "llmsvc", "-n", namespace, "--no-headers").split()
+    assert line[6:8] == ["812000", line[-1]]
+
+
 def test_wait_sees_the_condition(written: dict[str, Any], kubectl: Kubectl) -> None:
     namespace = written["metadata"]["namespace"]
 
