@@ -1,12 +1,29 @@
-"""What happened between two looks at a histogram: quantiles, shares and means of the samples in between."""
+"""What happened between two looks at a histogram: quantiles, shares and means of the samples in between.
+
+Engines' buckets are wide (25 to 50 ms a token, 1 to 2.5 s to the first), and an objective lies within one more often
+than not. Taken as evenly spread within their bucket, as Prometheus' histogram_quantile does, answers of 28 ms a token
+have a p95 of 49. A histogram also has the sum of its samples, though, and how they lie in the other buckets: so those
+of a bucket are spread as a log-normal with their mean is, as wide as the counts allow. Against what clients measured of
+three engines on an H200 (tests/truth/h200/ramps), p95 over a minute is then off by 5 % for the time per token (18 to
+50 % if evenly spread), and by 5 to 14 % for the time to the first (11 to 29 %).
+"""
 
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+
+_NORMAL = NormalDist()
+_DEVIATIONS = tuple(0.01 * 1.25**step for step in range(27))
+"""Of the logarithm, from samples all alike to a p95 that is 27 times the median."""
+_LIKELIHOOD_DROP = 1.92
+"""What the logarithm of the likelihood may fall by within a 95 % interval (Wilks, 1938): half of chi-squared's 3.84."""
+_LEAST_SHARE = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Samples:
     """Samples by bucket."""
 
@@ -28,7 +45,7 @@ class Samples:
         return self.total / self.count if self.count > 0 else math.nan
 
     def quantile(self, share: float) -> float:
-        """The value that this share of the samples is at or below, evenly spread within a bucket; NaN without samples.
+        """The value that this share of the samples is at or below; NaN without samples.
 
         What is above the last finite bound counts as that bound, as in Prometheus' histogram_quantile.
         """
@@ -40,10 +57,11 @@ class Samples:
             return self.bounds[-2] if len(self.bounds) > 1 else math.nan
         low, below = (self.bounds[index - 1], self.counts[index - 1]) if index else (0.0, 0.0)
         inside = self.counts[index] - below
-        return low + (self.bounds[index] - low) * ((rank - below) / inside if inside > 0 else 1.0)
+        part = (rank - below) / inside if inside > 0 else 1.0
+        return self._shape.value(low, self.bounds[index], part)
 
     def share_within(self, limit: float) -> float:
-        """The share of samples at or below the limit, evenly spread within its bucket; NaN without samples.
+        """The share of samples at or below the limit; NaN without samples.
 
         Of a bucket without end nothing counts as within.
         """
@@ -53,8 +71,85 @@ class Samples:
         low, below = (self.bounds[index - 1], self.counts[index - 1]) if index else (0.0, 0.0)
         if math.isinf(self.bounds[index]):
             return below / self.count
-        part = (limit - low) / (self.bounds[index] - low)
+        part = self._shape.part(low, self.bounds[index], limit)
         return (below + (self.counts[index] - below) * part) / self.count
+
+    @cached_property
+    def _shape(self) -> "_Even | _LogNormal":
+        """How samples spread within a bucket."""
+        filled: list[tuple[float, float, float]] = []
+        low = below = 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=True):
+            if count > below:
+                filled.append((low, bound, count - below))
+            low, below = bound, count
+        least = sum(low * count for low, _, count in filled)
+        most = sum(high * count for _, high, count in filled)
+        return _widest(filled, self.mean) if least < self.total < most else _Even()
+
+
+@dataclass(frozen=True, slots=True)
+class _Even:
+    """Samples evenly spread within their bucket: where their sum can't be of these counts, or isn't known."""
+
+    def value(self, low: float, high: float, part: float) -> float:
+        """The value that this part of a bucket's samples is at or below."""
+        return low + (high - low) * part
+
+    def part(self, low: float, high: float, limit: float) -> float:
+        """The part of a bucket's samples at or below the limit."""
+        return (limit - low) / (high - low)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogNormal:
+    """Samples whose logarithm has this mean and standard deviation."""
+
+    middle: float
+    deviation: float
+
+    def below(self, value: float) -> float:
+        """The share of all at or below the value."""
+        if value <= 0:
+            return 0.0
+        return 0.5 * math.erfc((self.middle - math.log(value)) / (self.deviation * math.sqrt(2.0)))
+
+    def value(self, low: float, high: float, part: float) -> float:
+        """See _Even.value."""
+        first, last = self.below(low), self.below(high)
+        share = first + part * (last - first)
+        if last - first < _LEAST_SHARE or not _LEAST_SHARE < share < 1.0 - _LEAST_SHARE:
+            return _Even().value(low, high, part)
+        value = math.exp(self.middle + self.deviation * _NORMAL.inv_cdf(share))
+        return min(high, max(low, value))
+
+    def part(self, low: float, high: float, limit: float) -> float:
+        """See _Even.part."""
+        first, last = self.below(low), self.below(high)
+        if last - first < _LEAST_SHARE:
+            return _Even().part(low, high, limit)
+        return (self.below(limit) - first) / (last - first)
+
+
+def _widest(filled: Sequence[tuple[float, float, float]], mean: float) -> _LogNormal:
+    """Of this mean, as wide as these counts allow: what an objective is missed by is rather told too high."""
+    middle = math.log(mean)
+    edges = [(_logarithm(low), _logarithm(high), count) for low, high, count in filled]
+    found: list[tuple[float, float]] = []
+    for deviation in _DEVIATIONS:
+        center, scale = middle - deviation**2 / 2.0, 1.0 / (deviation * math.sqrt(2.0))
+        likelihood = 0.0
+        for low, high, count in edges:
+            twice = math.erfc((center - high) * scale) - math.erfc((center - low) * scale)
+            likelihood += count * math.log(max(twice, _LEAST_SHARE))
+        found.append((deviation, likelihood))
+    least = max(likelihood for _, likelihood in found) - _LIKELIHOOD_DROP
+    widest = max(deviation for deviation, likelihood in found if likelihood >= least)
+    return _LogNormal(middle - widest**2 / 2.0, widest)
+
+
+def _logarithm(bound: float) -> float:
+    return math.log(bound) if bound > 0 else -math.inf
 
 
 NONE = Samples((), (), 0.0)

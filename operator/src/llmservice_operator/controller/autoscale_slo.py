@@ -62,7 +62,7 @@ class SloCounter:
             if is_same
             else new.counts
         )
-        samples = Samples(new.bounds, grown, 0.0)
+        samples = Samples(new.bounds, grown, new.total - old.total if is_same else new.total)
         if not samples.count > 0 or min(grown) < 0:
             return  # a bucket that fell: how many came isn't known
         count.requests += samples.count
