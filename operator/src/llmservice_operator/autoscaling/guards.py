@@ -3,14 +3,19 @@
 from collections.abc import Iterator
 
 from llmservice_operator.autoscaling.correction import Correction
-from llmservice_operator.autoscaling.signals import Signal, SignalState
+from llmservice_operator.autoscaling.decision import Objectives
+from llmservice_operator.autoscaling.signals import Signal, Signals, SignalState
 from llmservice_operator.autoscaling.state import MOST_PEAKS, ScalerState
 from llmservice_operator.autoscaling.view import View
 
 
 def untrusted(view: View) -> list[str]:
     """Signals that a scale-in needs and that aren't trusted, in words."""
-    return [f"{name} is {signal.state}" for name, signal in _required(view) if not signal.is_trusted]
+    return [
+        f"{name} is {signal.state}"
+        for name, signal in required(view.inputs.signals, view.inputs.objectives)
+        if not signal.is_trusted
+    ]
 
 
 def objections(
@@ -54,8 +59,8 @@ def remember_peak(view: View, state: ScalerState, needed: float) -> tuple[tuple[
     return tuple(kept)
 
 
-def _required(view: View) -> Iterator[tuple[str, Signal]]:
-    signals, objectives = view.inputs.signals, view.inputs.objectives
+def required(signals: Signals, objectives: Objectives) -> Iterator[tuple[str, Signal]]:
+    """The signals that a scale-in rests on, by their names in words."""
     yield "arrivals", signals.arrivals_per_second
     yield "sustained arrivals", signals.sustained_arrivals_per_second
     yield "running", signals.running

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from llmservice_operator.api.conditions import Reason
 from llmservice_operator.autoscaling.decision import Decision
+from llmservice_operator.autoscaling.guards import required
 from llmservice_operator.autoscaling.signals import Signal, Signals, SignalState
 from llmservice_operator.autoscaling.view import WINDOWS
 from llmservice_operator.controller.autoscale_subject import Role, Subject
@@ -18,17 +19,6 @@ STARTING_SECONDS = 30.0
 """After so long every rate should be known."""
 LEAST_SAMPLES = 20
 """A p95 of fewer is a maximum."""
-_NEEDED = (
-    "arrivals_per_second",
-    "sustained_arrivals_per_second",
-    "running",
-    "waiting",
-    "kv_use_total",
-    "preemptions_per_second",
-    "held_requests",
-)
-_OPTIONAL = ("bandwidth_use", "dram_active", "uncached_tokens_waiting")
-"""Not every engine exports these: where they are missing they say nothing."""
 _MOST_TOLD = 4
 _STATE_REASONS = {
     SignalState.RESET: Reason.METRICS_RESET,
@@ -67,7 +57,8 @@ def metrics_available(found: Findings) -> Verdict:
             reason=Reason.NO_READY_REPLICAS,
             message="no replica is ready, so none is asked for metrics",
         )
-    bad = [(name, signal) for name, signal in _needed(found) if not signal.is_trusted]
+    needed = required(found.signals, found.subject.objectives)
+    bad = [(name, signal) for name, signal in needed if not signal.is_trusted]
     if not bad:
         words = f"every signal that a decision needs is measured on {_count(ready)}"
         return Verdict(status="True", reason=Reason.METRICS_FRESH, message=words)
@@ -152,18 +143,6 @@ class Settled:
         if now - self._since >= patience_seconds:
             self._told, self._other = verdict, ("", "")
         return self._told
-
-
-def _needed(found: Findings) -> Iterator[tuple[str, Signal]]:
-    signals = found.signals
-    for name in _NEEDED:
-        yield name, getattr(signals, name)
-    for name, signal, _ in _objectives(found):
-        yield f"{name.lower()}_p95_seconds", signal
-    for name in _OPTIONAL:
-        signal = getattr(signals, name)
-        if signal.state is not SignalState.MISSING:
-            yield name, signal
 
 
 def _objectives(found: Findings) -> Iterator[tuple[str, Signal, float]]:
