@@ -62,6 +62,10 @@ test-old-apiserver: venv ## The API, the chart and the policies on Kubernetes 1.
 test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
 	@$(PYTEST) tests/contract tests/e2e -q
 
+.PHONY: test-observability
+test-observability: venv ## Dashboards, rules and alerts on a real Prometheus
+	@$(PYTEST) tests/observability -q
+
 .PHONY: chaos
 chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
 	@$(PYTEST) tests/chaos -q -s --timeout 7200 --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))
@@ -117,6 +121,14 @@ lint: venv ## Format, lint, types, import layers
 .PHONY: generate
 generate: venv ## Write everything that is generated: CRD, chart copy, goldens, reference pages
 	@$(BIN)/python -m generate
+
+.PHONY: dashboards
+dashboards: venv ## Write Grafana's dashboards and the page of metrics
+	@$(BIN)/python -m observability
+
+.PHONY: pictures
+pictures: venv ## Draw the dashboards for the docs, from a real Prometheus that is filled by a simulation
+	@$(BIN)/python -m observability.pictures
 
 .PHONY: verify
 verify: venv ## Regenerate and fail on a difference

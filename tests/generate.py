@@ -16,8 +16,11 @@ BALANCED = ROOT / "policies" / "scaling" / "balanced.yaml"
 REFERENCE = ROOT / "operator" / "docs" / "reference"
 LLMSERVICE = str(Path(sys.executable).with_name("llmservice"))
 
-GENERATED = (CRDS, CHART_CRDS, BALANCED.parent, REFERENCE, ROOT / "tests" / "golden")
-"""Folders whose files are compared before and after; hand-written neighbours do not change by themselves."""
+DASHBOARDS = ROOT / "charts" / "llmservice-operator" / "dashboards"
+METRICS = ROOT / "operator" / "docs" / "metrics.md"
+
+GENERATED = (CRDS, CHART_CRDS, BALANCED.parent, DASHBOARDS, METRICS, REFERENCE, ROOT / "tests" / "golden")
+"""Files, and folders whose files are compared before and after; hand-written neighbours do not change by themselves."""
 
 
 def output(*command: str) -> str:
@@ -33,6 +36,10 @@ def crds() -> None:
 
 def profiles() -> None:
     BALANCED.write_text(output(sys.executable, "-m", "llmservice_operator.api.profiles"))
+
+
+def observability() -> None:
+    output(sys.executable, "-m", "observability")
 
 
 def golden_manifests() -> None:
@@ -69,15 +76,22 @@ def answers() -> None:
         (REFERENCE / f"{name}.txt").write_text(f"$ llmservice {' '.join(arguments)}\n{text}")
 
 
-GENERATORS: tuple[Callable[[], None], ...] = (crds, profiles, golden_manifests, plans, answers, reference)
+GENERATORS: tuple[Callable[[], None], ...] = (
+    crds,
+    profiles,
+    observability,
+    golden_manifests,
+    plans,
+    answers,
+    reference,
+)
 
 
 def contents() -> dict[Path, bytes]:
     def files() -> Iterator[Path]:
-        for folder in GENERATED:
-            yield from (
-                path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-            )
+        for place in GENERATED:
+            found = [place] if place.is_file() else place.rglob("*")
+            yield from (path for path in found if path.is_file() and "__pycache__" not in path.parts)
 
     return {path: path.read_bytes() for path in files()}
 

@@ -6,53 +6,43 @@ A small stand-in for Grafana, for the docs and for looking at a panel with data 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import Locator, MaxNLocator, MultipleLocator
-from PIL import Image
 
+from observability.drawing import (
+    CARD,
+    COLOURS,
+    FAINT,
+    INK,
+    PALETTE,
+    PAPER,
+    cell,
+    days,
+    draw_legend,
+    dress,
+    scaled,
+    second_axis,
+    series_name,
+    short,
+    shrink,
+    step_colour,
+    styles_of,
+    wrapped,
+)
 from observability.panels import Chosen, dashboard, panels
 from observability.stage.server import Prometheus
 
 mpl.use("Agg")
-INK, PAPER, CARD, FAINT = "#d8d9da", "#111217", "#181b1f", "#2c3235"
-COLOURS = {
-    "blue": "#5794f2",
-    "light-blue": "#a8c8f9",
-    "red": "#f2495c",
-    "orange": "#ff9830",
-    "green": "#73bf69",
-    "purple": "#b877d9",
-    "yellow": "#fade2a",
-    "text": INK,
-    "transparent": "none",
-}
-PALETTE = (
-    "#73bf69",
-    "#f2cc0c",
-    "#8ab8ff",
-    "#ff780a",
-    "#f2495c",
-    "#5794f2",
-    "#b877d9",
-    "#705da0",
-    "#37872d",
-    "#c4162a",
-)
 UNIT_PIXELS = 0.62
 """Inches of one of Grafana's 24 columns."""
 ROW_INCHES = 0.42
 POINTS = 180
-BLENDS = 11
-LEGEND_LETTERS = 24
 
 
 @dataclass(frozen=True)
@@ -63,38 +53,6 @@ class Series:
     times: Sequence[float]
     values: Sequence[float]
     ref: str
-
-
-def scaled(value: float, unit: str) -> str:
-    """A value in words, as Grafana formats this unit."""
-    if math.isnan(value):
-        return ""
-    if unit == "percentunit":
-        return f"{value * 100:.3g} %" if abs(value) < 1 else f"{value * 100:.0f} %"
-    if unit == "s":
-        return _seconds(value)
-    if unit == "bytes":
-        return _prefixed(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
-    if unit == "Bps":
-        return _prefixed(value, 1000, (" B/s", " kB/s", " MB/s", " GB/s", " TB/s"))
-    suffix = {"reqps": " req/s", "ops": " /s"}.get(unit, "")
-    if unit in {"none", "locale"}:
-        return f"{value:,.0f}" if value == round(value) else f"{value:.2f}"
-    return _prefixed(value, 1000, ("", " K", " Mil", " Bil")) + suffix
-
-
-def _seconds(value: float) -> str:
-    for size, word in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {word}"
-    return "0 s"
-
-
-def _prefixed(value: float, base: int, words: Sequence[str]) -> str:
-    place = 0
-    while abs(value) >= base and place < len(words) - 1:
-        value, place = value / base, place + 1
-    return f"{value:.3g}{' ' if base == 1024 else ''}{words[place]}"
 
 
 class Picture:
@@ -122,7 +80,7 @@ class Picture:
         for box in boxes:
             self._panel(figure, box, height)
         figure.savefig(file, dpi=82, facecolor=PAPER, pil_kwargs={"optimize": True})
-        _shrink(file)
+        shrink(file)
 
     def _where(self, page: Mapping[str, Any]) -> str:
         known = {"namespace": self._chosen.namespace, "service": self._chosen.service}
@@ -171,12 +129,12 @@ class Picture:
             expr = self._chosen.filled(target["expr"])
             for row in self._ask.query_range(expr, begin, self._end, step):
                 times, values = zip(*((float(at), float(value)) for at, value in row["values"]), strict=True)
-                found.append(Series(legend(target, row["metric"]), times, values, target["refId"]))
+                found.append(Series(series_name(target, row["metric"]), times, values, target["refId"]))
         return found
 
     def _instants(self, box: Mapping[str, Any]) -> list[tuple[str, dict[str, str], float, str]]:
         return [
-            (legend(target, row["metric"]), row["metric"], float(row["value"][1]), target["refId"])
+            (series_name(target, row["metric"]), row["metric"], float(row["value"][1]), target["refId"])
             for target in box["targets"]
             for row in self._ask.query(self._chosen.filled(target["expr"]), self._end)
         ]
@@ -185,7 +143,7 @@ class Picture:
 
     def _lines(self, figure: Figure, inside: Any, box: Mapping[str, Any]) -> None:
         left, bottom, width, tall = inside
-        defaults, styles = box["fieldConfig"]["defaults"], _styles(box)
+        defaults, styles = box["fieldConfig"]["defaults"], styles_of(box)
         right = 0.025 if any("custom.axisPlacement" in style for style in styles.values()) else 0.0
         place_of = (left + 0.028, bottom + 0.21 * tall, width - 0.03 - right, tall * 0.79)
         axes = figure.add_axes(place_of, facecolor=CARD)
@@ -196,15 +154,15 @@ class Picture:
             style = styles.get(series.name) or styles.get(series.ref, {})
             colour = COLOURS.get(style.get("color", {}).get("fixedColor", ""), PALETTE[place % len(PALETTE)])
             dashed = "custom.lineStyle" in style
-            times = [datetime.fromtimestamp(at, tz=UTC) for at in series.times]
-            target = _second_axis(axes) if "custom.axisPlacement" in style else axes
+            times = [days(at) for at in series.times]
+            target = second_axis(axes) if "custom.axisPlacement" in style else axes
             if stacked and not dashed:
                 grid = {round(at): value for at, value in zip(series.times, series.values, strict=True)}
                 below = base or [0.0] * len(self._grid())
                 base = [
                     low + max(0.0, grid.get(at, 0.0)) for low, at in zip(below, self._grid(), strict=True)
                 ]
-                across = [datetime.fromtimestamp(at, tz=UTC) for at in self._grid()]
+                across = [days(at) for at in self._grid()]
                 axes.fill_between(
                     across, below, base, color=colour, alpha=0.6, linewidth=0, label=series.name
                 )
@@ -218,9 +176,9 @@ class Picture:
                 linestyle="--" if dashed else "-",
             )
         self._limits(axes, box)
-        _dress(axes, unit, defaults)
+        dress(axes, unit, defaults)
         self._time(axes)
-        _legend(axes, figure)
+        draw_legend(axes, figure)
 
     def _grid(self) -> list[int]:
         step = self._chosen.range_seconds / POINTS
@@ -237,9 +195,10 @@ class Picture:
 
     def _time(self, axes: Axes) -> None:
         begin = self._end - self._chosen.range_seconds
-        axes.set_xlim(datetime.fromtimestamp(begin, tz=UTC), datetime.fromtimestamp(self._end, tz=UTC))
-        axes.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=6))
-        axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
+        axes.xaxis_date(UTC)
+        axes.set_xlim(days(begin), days(self._end))
+        axes.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=6, tz=UTC))  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(DateFormatter("%H:%M", tz=UTC))  # type: ignore[no-untyped-call]
 
     def _number(self, figure: Figure, inside: Any, box: Mapping[str, Any]) -> None:
         left, bottom, width, tall = inside
@@ -254,7 +213,7 @@ class Picture:
                 text = f"{value * 100:.{int(decimals)}f} %"
             if box["options"].get("textMode") == "name":
                 text = found[0][0]
-            colour = _step(defaults["thresholds"]["steps"], value)
+            colour = step_colour(defaults["thresholds"]["steps"], value)
         figure.text(
             *(left + width / 2, bottom + tall * 0.52, text),
             color=COLOURS[colour],
@@ -266,7 +225,7 @@ class Picture:
 
     def _bars(self, figure: Figure, inside: Any, box: Mapping[str, Any]) -> None:
         left, bottom, width, tall = inside
-        unit, styles = box["fieldConfig"]["defaults"].get("unit", "none"), _styles(box)
+        unit, styles = box["fieldConfig"]["defaults"].get("unit", "none"), styles_of(box)
         found = self._instants(box)
         axes = figure.add_axes((left + 0.075, bottom, width - 0.13, tall), facecolor=CARD)
         largest = max((value for *_, value, _ in found), default=1.0) or 1.0
@@ -286,17 +245,16 @@ class Picture:
         step = self._chosen.range_seconds / POINTS / 86400
         found = [each for each in self._ranges(box) if any(each.values)]
         for place, series in enumerate(found):
-            axes.text(-0.01, -place, _short(series.name, 20), color=INK, fontsize=7, ha="right", va="center",
+            axes.text(-0.01, -place, short(series.name, 20), color=INK, fontsize=7, ha="right", va="center",
                       transform=axes.get_yaxis_transform())  # fmt: skip
             for at, value in zip(series.times, series.values, strict=True):
                 colour = COLOURS.get(words.get(f"{value:.0f}", {}).get("color", "transparent"), "none")
                 if colour != "none":
-                    begin = datetime.fromtimestamp(at, tz=UTC)
-                    axes.barh(-place, step, left=begin, color=colour, height=0.75, linewidth=0)
+                    axes.barh(-place, step, left=days(at), color=colour, height=0.75, linewidth=0)
         if not found:
             axes.text(0.5, 0.5, "none", color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
         axes.set_ylim(-max(1, len(found)) + 0.5, 0.6)
-        _dress(axes, "none", {})
+        dress(axes, "none", {})
         axes.set_yticks([])
         self._time(axes)
 
@@ -304,7 +262,7 @@ class Picture:
         left, bottom, _, tall = inside
         text = box["options"]["content"].replace("**", "").replace("*", "").replace("`", "")
         paragraphs = (part.replace("\n", " ") for part in text.strip().split("\n\n"))
-        lines = "\n\n".join(_wrapped(part, 74) for part in paragraphs)
+        lines = "\n\n".join(wrapped(part, 74) for part in paragraphs)
         figure.text(
             left + 0.004, bottom + tall * 0.97, lines, color=INK, fontsize=7.6, va="top", linespacing=1.35
         )
@@ -330,130 +288,10 @@ class Picture:
             across, title = left + 0.004 + width * index / len(columns), renamed[column]
             figure.text(across, bottom + tall - down * 0.6, title, color="#6e9fff", fontsize=8, va="center")
             for down_index, key in enumerate(sorted(rows)[:shown]):
-                value, cell = rows[key].get(column, ""), cells.get(title, {})
-                text = value if isinstance(value, str) else scaled(value, cell.get("unit", "short"))
-                steps = cell.get("thresholds", {}).get("steps")
-                colour = "text" if isinstance(value, str) or not steps else _step(steps, value)
+                text, colour = cell(rows[key].get(column, ""), cells.get(title, {}))
                 figure.text(
                     *(across, bottom + tall - down * (1.7 + down_index), text),
                     color=COLOURS[colour],
                     fontsize=8.5,
                     va="center",
                 )
-
-
-def legend(target: Mapping[str, Any], metric: Mapping[str, str]) -> str:
-    """A series' name by its target's legend format."""
-    text: str = target.get("legendFormat", "__auto")
-    if text == "__auto":
-        return ", ".join(f"{name}={value}" for name, value in metric.items()) or "value"
-    for name, value in metric.items():
-        text = text.replace("{{" + name + "}}", value)
-    return text
-
-
-def _styles(box: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {
-        override["matcher"]["options"]: {each["id"]: each.get("value") for each in override["properties"]}
-        for override in box["fieldConfig"]["overrides"]
-    }
-
-
-def _step(steps: Sequence[Mapping[str, Any]], value: float) -> str:
-    colour = "text"
-    for step in steps:
-        if step["value"] is None or value >= step["value"]:
-            colour = step["color"]
-    return colour
-
-
-def _short(name: str, letters: int) -> str:
-    """A pod's name by its end, which tells it from the others."""
-    return name if len(name) <= letters or " " in name else f"…{name[-10:]}"
-
-
-def _second_axis(axes: Axes) -> Axes:
-    twin = axes.twinx()
-    twin.set_ylim(0, 1)
-    twin.tick_params(colors="#8e8e8e", labelsize=6.5, length=0)
-    twin.yaxis.set_major_formatter(lambda value, _: scaled(value, "percentunit"))
-    for side in twin.spines.values():
-        side.set_visible(False)
-    return twin
-
-
-def _dress(axes: Axes, unit: str, defaults: Mapping[str, Any]) -> None:
-    axes.tick_params(colors="#8e8e8e", labelsize=6.5, length=0)
-    axes.grid(color=FAINT, linewidth=0.5)
-    axes.set_axisbelow(True)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    axes.yaxis.set_major_formatter(lambda value, _: scaled(value, unit))
-    if "min" in defaults:
-        axes.set_ylim(bottom=defaults["min"])
-    if "max" in defaults:
-        axes.set_ylim(top=defaults["max"] * 1.02)
-    axes.yaxis.set_major_locator(_ticks(axes.get_ylim()[1], unit))
-
-
-def _ticks(largest: float, unit: str) -> Locator:
-    """Round numbers of the unit: minutes, or powers of 1024."""
-    if unit == "s" and largest > 60:
-        steps = [60.0 * each for each in (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 360)]
-        return MultipleLocator(next((each for each in steps if largest / each <= 5), steps[-1]))
-    if unit == "bytes" and largest > 0:
-        step = 2.0 ** math.ceil(math.log2(largest / 5))
-        return MultipleLocator(step)
-    return MaxNLocator(nbins=5)
-
-
-def _legend(axes: Axes, figure: Figure) -> None:
-    handles, labels = [], []
-    for each in figure.axes:
-        if each is axes or (each.bbox.bounds == axes.bbox.bounds):
-            more, words = each.get_legend_handles_labels()
-            handles += more
-            labels += words
-    if not handles:
-        axes.text(0.5, 0.5, "No data", color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
-        return
-    shown = 8
-    short = [_short(label, LEGEND_LETTERS) for label in labels[:shown]]
-    axes.legend(
-        handles[:shown], short, loc="upper left", bbox_to_anchor=(-0.03, -0.1), ncols=4, fontsize=6.5,
-        labelcolor=INK, frameon=False, handlelength=1.2, columnspacing=0.9, borderpad=0,
-    )  # fmt: skip
-
-
-def _wrapped(text: str, width: int) -> str:
-    lines, line = [], ""
-    for word in text.split():
-        if len(line) + len(word) + 1 > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return "\n".join([*lines, line])
-
-
-def _shrink(file: Path) -> None:
-    """To the colours that are used, each in steps towards the background: a third of the bytes."""
-    inks = dict.fromkeys((*COLOURS.values(), *PALETTE, "#8e8e8e", "#6e9fff", FAINT, PAPER))
-    inks.pop("none")
-    paper = to_rgb(CARD)
-    steps = np.linspace(1.0, 0.1, BLENDS)
-    colours = [
-        tuple(
-            round(255 * (step * ink + (1 - step) * below))
-            for ink, below in zip(to_rgb(each), paper, strict=True)
-        )
-        for each in inks
-        for step in steps
-    ]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(
-        [value for colour in (tuple(round(255 * each) for each in paper), *colours) for value in colour]
-    )
-    with Image.open(file) as image:
-        small = image.convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE)
-    small.save(file, optimize=True)

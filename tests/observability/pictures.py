@@ -17,6 +17,8 @@ from observability.stage.world import SAMPLE_SECONDS, SECONDS, play
 FOLDER = ROOT / "operator" / "docs" / "images" / "dashboards"
 BEGIN = 1_780_300_800.0
 """1 June 2026, 8:00 UTC: pictures don't change with the day that they are drawn on."""
+LOOKBACK = "45s"
+"""A history made from text has no marks of series that ended; so that one counts until the next sample only."""
 CHOSEN = {
     "fleet": (".+", ""),
     "service": ("chat", "llama-3-8b"),
@@ -34,10 +36,10 @@ def draw(folder: Path) -> None:
         prometheus = Prometheus(Path(place), port=free_port())
         prometheus.fill(openmetrics((BEGIN + each.at_seconds, cluster.targets(each)) for each in moments))
         try:
-            prometheus.start(rules=False)
+            prometheus.start(rules=False, lookback=LOOKBACK)
             prometheus.record(BEGIN, BEGIN + SECONDS)
             prometheus.stop()
-            prometheus.start(rules=False)
+            prometheus.start(rules=False, lookback=LOOKBACK)
             for name, (namespace, service) in CHOSEN.items():
                 chosen = Chosen(
                     namespace=namespace,

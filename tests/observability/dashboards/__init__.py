@@ -1,1 +1,1 @@
-"""The Grafana dashboards, written with grafana-foundation-sdk. `make dashboards` writes them into the chart."""
+"""The Grafana dashboards, written with grafana-foundation-sdk; `make dashboards` puts them into the chart."""

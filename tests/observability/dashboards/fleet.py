@@ -139,6 +139,7 @@ def _table() -> list[Panel]:
                 query=f"sum by (namespace, name) (llmservice:accelerators_idle{{{WHERE}}})",
                 steps=((None, NEUTRAL), (0.5, IDLE)),
             ),
+            height=6,
             sort="Service",
             description="Attainment is over the dashboard's time range. A name opens the service's own page.",
         )
@@ -219,6 +220,7 @@ def _conditions() -> list[Panel]:
             Query(expr="max by (ready, reason) (llmservice_services)", legend="{{ready}}: {{reason}}"),
             unit="short",
             stacked=True,
+            colours={"True: Ready": GOOD, "False: NoReadyReplicas": PROMISED},
             description="Of all namespaces.",
         ),
         graph(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -135,7 +136,7 @@ def _values(engine: Engine) -> dict[str, Callable[[float], float]]:
     record = engine.record
     moved = float(record["traffic_seconds"]) * engine.peak_bytes_per_second
     tokens = float(record["prompt_tokens"] + record["generated_tokens"])
-    counters = {
+    counters: dict[str, Any] = {
         "vllm:prompt_tokens_total": record["prompt_tokens"],
         "vllm:prompt_tokens_cached_total": record["cached_tokens"],
         "vllm:generation_tokens_total": record["generated_tokens"],

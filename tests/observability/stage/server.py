@@ -66,9 +66,14 @@ class Prometheus:
         )
 
     def start(
-        self, scrapes: Sequence[dict[str, Any]] = (), *, interval: str = "1s", rules: bool = True
+        self,
+        scrapes: Sequence[dict[str, Any]] = (),
+        *,
+        interval: str = "1s",
+        rules: bool = True,
+        lookback: str = "5m",
     ) -> None:
-        """Serve. `scrapes`: scrape_configs."""
+        """Serve. `scrapes`: scrape_configs. `lookback`: how long a sample counts that nothing has ended."""
         config = {
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": [str(RULES)] if rules else [],
@@ -79,6 +84,7 @@ class Prometheus:
         command = (
             *(self._programs.path("prometheus"), f"--config.file={file}"),
             *(f"--storage.tsdb.path={self.folder / 'data'}", "--storage.tsdb.retention.time=50y"),
+            f"--query.lookback-delta={lookback}",
             f"--web.listen-address=127.0.0.1:{self._port}",
         )
         with (self.folder / "log.txt").open("ab") as log:

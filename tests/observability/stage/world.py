@@ -155,7 +155,7 @@ def play(seconds: float = SECONDS) -> Sequence[Moment]:
         half_block=float(tables[0]["half_block"]),
     )
     times = np.arange(0.0, seconds, 10.0)
-    counts = np.interp(times, *zip(*_RATES, strict=True)) * 10.0
+    counts = np.interp(times, [at for at, _ in _RATES], [rate for _, rate in _RATES]) * 10.0
     load = drawn_load(
         "morning",
         counted_arrivals(np.rint(counts).astype(int).tolist(), 10.0, share=1.0, seed=1),

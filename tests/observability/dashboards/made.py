@@ -1,7 +1,4 @@
-"""`make dashboards`: writes the dashboards into the chart.
-
-python -m observability.dashboards
-"""
+"""The dashboards' files in the chart."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +27,3 @@ def write() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / f"{name}.json").write_text(text(page))
-
-
-if __name__ == "__main__":
-    write()
