@@ -27,8 +27,6 @@ _STATE_REASONS = {
     SignalState.MISSING: Reason.METRICS_MISSING,
 }
 _WEIGHT = tuple(_STATE_REASONS)
-_ROOM_RULINGS = {"max": Reason.AT_MAXIMUM, "starts": Reason.UNSCHEDULABLE}
-"""Rulings by which fewer replicas run than are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +118,7 @@ def scaling_active(found: Findings) -> Verdict | None:
     if not decision.is_written:
         return Verdict(status="False", reason=Reason.REPLICAS_OWNED_BY_OTHER, message=decision.reason)
     words = f"{decision.ruling}: {decision.reason}"
-    reason = _ROOM_RULINGS.get(decision.ruling, Reason.SCALING_ACTIVE)
-    return Verdict(status="True", reason=reason, message=words)
+    return Verdict(status="True", reason=_room(found, decision.ruling), message=words)
 
 
 class Settled:
@@ -166,6 +163,17 @@ def _told(bad: list[tuple[str, Signal]], failures: tuple[str, ...]) -> str:
         for state, names in by_state.items()
     )
     return words + (f" ({'; '.join(failures[:2])})" if failures else "")
+
+
+def _room(found: Findings, ruling: str) -> Reason:
+    """What keeps fewer replicas than are needed, if something does."""
+    if ruling == "max":
+        return Reason.AT_MAXIMUM
+    if ruling != "starts":
+        return Reason.SCALING_ACTIVE
+    subject = found.subject
+    no_room = subject.refused or subject.count(Role.UNSCHEDULABLE) > 0
+    return Reason.UNSCHEDULABLE if no_room else Reason.CRASH_LOOPING
 
 
 def _held(found: Findings) -> str:
