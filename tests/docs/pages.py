@@ -100,6 +100,11 @@ class Page:
             for match in pattern.finditer(_CODE.sub("`code`", text))
         )
 
+    @cached_property
+    def inline_code(self) -> tuple[str, ...]:
+        """What stands between single backticks, outside of fences."""
+        return tuple(code for _, text in self._prose() for code in re.findall(r"`([^`\n]+)`", text))
+
     def section(self, heading: Heading) -> str:
         """What stands under a heading, up to the next one of its level or above."""
         later = (each for each in self.headings if each.line > heading.line and each.level <= heading.level)

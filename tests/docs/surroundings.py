@@ -82,9 +82,13 @@ serve() {{
       "${{real[@]}}" patch llmsvc "$name" -n "$namespace" --subresource=status --type=merge -p '{status}' >/dev/null
     done
 }}
-before=() verb="" value=""
+read_only() {{
+  local words=()
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do words+=("$1"); shift; done
+  exec "${{real[@]}}" "${{words[@]}}" --help "$@"
+}}
+verb="" value=""
 for word; do
-  before+=("$word")
   if [ "$value" ]; then value=""; continue; fi
   case "$word" in
     -n | --namespace | --context) value=next ;;
@@ -92,15 +96,15 @@ for word; do
     *) verb=$word; break ;;
   esac
 done
+if [ "${{ONLY_READ-}}" ]; then read_only "$@"; fi
 case "$verb" in
-  attach | cp | debug | drain | exec | logs | port-forward | rollout | run | top)
-    exec "${{real[@]}}" "${{before[@]}}" --help "${{@:${{#before[@]}}+1}}" ;;
+  attach | cp | debug | drain | exec | logs | port-forward | rollout | run | top) read_only "$@" ;;
   wait) serve ;;
 esac
 for word; do
   case "$word" in
-    */proxy/*) exec "${{real[@]}}" "${{before[@]}}" --help "${{@:${{#before[@]}}+1}}" ;;
-    -w | --watch) timeout 2 "${{real[@]}}" "$@" || test $? = 124; exit ;;
+    */proxy/*) read_only "$@" ;;
+    -w | --watch) timeout 1 "${{real[@]}}" "$@" || test $? = 124; exit ;;
     --) break ;;
   esac
 done
@@ -175,6 +179,10 @@ class Surroundings:
             timeout=BLOCK_SECONDS,
         )
 
+    def read(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Let kubectl read the words and flags of one of its commands, and do nothing."""
+        return self.run(f"export ONLY_READ=yes\n{filled_in(command)} > /dev/null")
+
     def install(self) -> None:
         """The chart's release and one service that serves."""
         self._must(f"helm upgrade --install {' '.join(RELEASE)} --create-namespace")
@@ -211,11 +219,11 @@ def script_of(block: Block) -> str:
     lines = block.text.splitlines()
     if any(line.startswith("$ ") for line in lines):
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    text = "\n".join(lines).replace(".venv/bin/", "")
+    return filled_in("\n".join(lines).replace(".venv/bin/", ""))
+
+
+def filled_in(text: str) -> str:
+    """The text with something for each word in capitals."""
     for placeholder, value in PLACEHOLDERS.items():
-        text = _word(text, placeholder, value)
+        text = re.sub(rf"(?<![\w$-]){placeholder}(?![\w=-])", value, text)
     return text
-
-
-def _word(text: str, placeholder: str, value: str) -> str:
-    return re.sub(rf"(?<![\w$-]){placeholder}(?![\w=-])", value, text)

@@ -34,8 +34,10 @@ def installs_itself(page: Page) -> bool:
 COMMAND_PAGES = {
     name: page for name, page in PAGES.items() if any(not each.mark for each in shell_blocks(page))
 }
-ORDER = sorted(COMMAND_PAGES, key=lambda name: not installs_itself(PAGES[name]))
-"""Pages that install the operator come first: the others share one release."""
+ORDER = sorted(
+    COMMAND_PAGES, key=lambda name: (not installs_itself(PAGES[name]), "helm uninstall " in PAGES[name].text)
+)
+"""Pages that install the operator come first, those that remove it last: the others share one release."""
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,18 @@ def test_a_manifest_is_taken(block: Block, installed: Surroundings) -> None:
         return  # a part of an object, or another system's: it can be read, and no more can be said of it here
 
     assert done.returncode == 0, done.stdout
+
+
+def test_kubectl_knows_the_commands_that_stand_in_a_sentence(installed: Surroundings) -> None:
+    commands = {
+        code: name
+        for name, page in PAGES.items()
+        for code in page.inline_code
+        if code.startswith("kubectl ") and len(code.split()) > 2
+    }
+    read = {f"{name}: {command}": installed.read(command) for command, name in commands.items()}
+
+    assert {place: done.stdout for place, done in read.items() if done.returncode} == {}
 
 
 def test_every_fence_names_a_language_that_is_looked_at() -> None:
