@@ -80,14 +80,23 @@ def write_png(path: Path, title: str, lines: Mapping[str, "Timeline"], objective
     load.set_ylabel("requests/s")
     for place, (name, line) in enumerate(lines.items()):
         colour = _COLOURS[place % len(_COLOURS)]
+        above = 3.0 - place / len(lines)  # the rule that is asked about lies on top
         if len(lines) == 1:
             _draw_pending(replicas, line)
         else:
-            replicas.step(hours, line.desired, where="post", color=colour, linewidth=0.8, linestyle=":")
+            replicas.step(
+                hours,
+                line.desired,
+                where="post",
+                color=colour,
+                linewidth=0.8,
+                linestyle=":",
+                zorder=above,
+            )
         label = "ready" if len(lines) == 1 else f"{name} (dotted: desired)"
-        replicas.step(hours, line.ready, where="post", color=colour, linewidth=1.8, label=label)
-        ttft.step(hours, line.ttft_p95_seconds, where="post", color=colour, linewidth=1.2, label=name)
-        missed.step(hours, 100.0 * line.missed, where="post", color=colour, linewidth=1.2, label=name)
+        replicas.step(hours, line.ready, where="post", color=colour, linewidth=1.8, label=label, zorder=above)
+        ttft.step(hours, line.ttft_p95_seconds, where="post", color=colour, linewidth=1.2, zorder=above)
+        missed.step(hours, 100.0 * line.missed, where="post", color=colour, linewidth=1.2, zorder=above)
     ttft.axhline(objective.ttft_seconds, color=_BOUND, linestyle="--", linewidth=1.2)
     ttft.annotate(
         f"objective {objective.ttft_seconds:g} s",

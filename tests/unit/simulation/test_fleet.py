@@ -213,11 +213,21 @@ def test_a_hung_engine_answers_nobody() -> None:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.UNSCHEDULABLE, FaultKind.CRASH_LOOP])
-def test_a_pod_that_never_starts_is_never_ready(kind: FaultKind) -> None:
-    last = faulty(kind).seen[-1]
+def test_a_pod_that_can_t_start_is_not_ready(kind: FaultKind) -> None:
+    last = faulty(kind, seconds=200.0).seen[-1]
 
     assert last.ready == 2
     assert last.unschedulable + last.failing == 2
+
+
+@pytest.mark.parametrize("kind", [FaultKind.UNSCHEDULABLE, FaultKind.CRASH_LOOP])
+def test_a_pod_starts_once_it_can(kind: FaultKind) -> None:
+    """The fault ends at 70 s, a start takes 10 s."""
+    seen = {each.now_seconds: each for each in faulty(kind).seen}
+
+    assert (seen[65.0].ready, seen[75.0].ready, seen[80.0].ready) == (2, 2, 4)
+    assert seen[75.0].starting_since == (70.0, 70.0)
+    assert set(seen[80.0].recent_start_seconds) == {10.0}
 
 
 def test_a_clock_that_jumps_is_the_policy_s_own() -> None:

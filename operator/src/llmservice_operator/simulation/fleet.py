@@ -79,9 +79,16 @@ class Pod:
     phase: Phase = Phase.STARTING
     ready_seconds: float = math.inf
     stuck: FaultKind | None = None
-    """Why it never becomes ready."""
+    """Why it can't become ready,"""
+    stuck_until_seconds: float = 0.0
+    """for as long as this; only then its start begins."""
     deadline_seconds: float = math.inf
     """Of its drain."""
+
+    @property
+    def started_seconds(self) -> float:
+        """When nothing kept it from starting."""
+        return max(self.created_seconds, self.stuck_until_seconds)
 
 
 @dataclass(slots=True)
@@ -217,7 +224,7 @@ class Simulation:
     def _begin(self, pod: Pod) -> None:
         pod.phase = Phase.READY
         if pod.ready_seconds > pod.created_seconds:
-            self._start_seconds.append(pod.ready_seconds - pod.created_seconds)
+            self._start_seconds.append(pod.ready_seconds - pod.started_seconds)
         clear_slot(self._fleet, pod.slot)
         engine = self._fleet.engines[pod.slot : pod.slot + 1]
         engine["takes"] = engine["runs"] = 1
@@ -244,6 +251,7 @@ class Simulation:
         settings = self._settings
         ready = {pod.pod: pod.ready_seconds for pod in self._pods if pod.phase is Phase.READY}
         starting = [pod for pod in self._pods if pod.phase is Phase.STARTING]
+        stuck = [pod.stuck for pod in starting if now < pod.stuck_until_seconds]
         jump = any(fault.kind is FaultKind.CLOCK_JUMP and fault.holds(now) for fault in settings.faults)
         arrived = min(int(np.searchsorted(self._fleet.requests["ready"], now)), self._limit)
         seen = Observation(
@@ -252,10 +260,10 @@ class Simulation:
             provisioned=self._wanted,
             ready=len(ready),
             ready_since=ready,
-            starting_since=tuple(pod.created_seconds for pod in starting if pod.stuck is None),
+            starting_since=tuple(pod.started_seconds for pod in starting if now >= pod.stuck_until_seconds),
             recent_start_seconds=tuple(self._start_seconds),
-            unschedulable=sum(pod.stuck is FaultKind.UNSCHEDULABLE for pod in starting),
-            failing=sum(pod.stuck is FaultKind.CRASH_LOOP for pod in starting),
+            unschedulable=stuck.count(FaultKind.UNSCHEDULABLE),
+            failing=stuck.count(FaultKind.CRASH_LOOP),
             min_replicas=settings.min_replicas,
             max_replicas=settings.max_replicas,
             held_requests=arrived - self._sent,
@@ -297,10 +305,9 @@ class Simulation:
         self.run.starts += 1
         for fault in self._settings.faults:
             if fault.kind in {FaultKind.UNSCHEDULABLE, FaultKind.CRASH_LOOP} and fault.holds(now):
-                pod.stuck = fault.kind
-                return
+                pod.stuck, pod.stuck_until_seconds = fault.kind, fault.at_seconds + fault.seconds
         jitter = self._settings.start_jitter
-        pod.ready_seconds = now + sum(
+        pod.ready_seconds = pod.started_seconds + sum(
             seconds * (1.0 + jitter * (2.0 * self._chance.uniform() - 1.0))
             for _, seconds in self._settings.start_seconds
         )
