@@ -18,7 +18,8 @@ from llmservice_operator.api.markers import Matches
 from llmservice_operator.api.names import NAME_MAX_LENGTH, NAME_MEND, NAME_PATTERN, object_name_fault
 from llmservice_operator.api.problems import field_of, message_of
 from llmservice_operator.api.scaling_policy import ScalingPolicySpec
-from llmservice_operator.api.spec import REPLICAS_ON_CREATE, LLMServiceSpec
+from llmservice_operator.api.spec import LLMServiceSpec
+from llmservice_operator.api.spec_scaling import REPLICAS_ON_CREATE
 
 Spec = TypeVar("Spec", bound=SpecModel)
 
