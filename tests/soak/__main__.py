@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,10 +40,10 @@ def main() -> int:
         real.serve(cluster, setting)
         say(f"the first replica is ready; {len(setting.load)} requests in {options.seconds:.0f} s follow")
         loads: list[float] = []
-        begin = time.time()
-        course, record, results = real.play(cluster, setting)
+        course, record, results, began = real.play(cluster, setting)
         loads.append(os.getloadavg()[2])
-    courses = simulate(setting, course, seeds=options.seeds)
+    planned = next((real.value(page, "start_seconds") for _, page in record.pages), None)
+    courses = simulate(setting, course, seeds=options.seeds, planned_start_seconds=planned)
     verdict = judge(course, courses)
     told = report(
         course, courses, verdict, results, where=f"{machine()}; 15-min load average {loads[-1]:.1f}"
@@ -55,18 +54,27 @@ def main() -> int:
         date = datetime.now(tz=UTC).date().isoformat()
         write(date, told, {
             "real": asdict(course), "simulated": [asdict(each) for each in courses], "verdict": asdict(verdict),
-            "record": real.as_json(record, begin), "results": [asdict(each) for each in results],
+            "record": real.as_json(record, began), "results": [asdict(each) for each in results],
         })  # fmt: skip
     return 0 if verdict.is_within else 1
 
 
-def simulate(setting: Setting, course: Course, *, seeds: int) -> list[Course]:
-    """With the start time that the cluster showed, and its spread."""
+def simulate(
+    setting: Setting, course: Course, *, seeds: int, planned_start_seconds: float | None
+) -> list[Course]:
+    """With the start time that the cluster showed, its spread, and what the operator thought of it at the begin."""
     starts = course.starts or (60.0,)
     mean = statistics.fmean(starts)
     jitter = max(abs(each - mean) for each in starts) / mean
     return [
-        simulated.play(setting, seed=seed, start_seconds=mean, start_jitter=jitter) for seed in range(seeds)
+        simulated.play(
+            setting,
+            seed=seed,
+            start_seconds=mean,
+            start_jitter=jitter,
+            planned_start_seconds=planned_start_seconds,
+        )
+        for seed in range(seeds)
     ]
 
 

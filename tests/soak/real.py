@@ -27,6 +27,7 @@ OPERATOR_PODS_PATH = f"/api/v1/namespaces/{deploy.OPERATOR_NAMESPACE}/pods"
 PAGE_SECONDS = 5.0
 READY_SECONDS = 180.0
 METRICS = ("llmservice_scaling_", "llmservice_slo_", "llmservice_engine_scrape_")
+KEPT = ("capacity_requests_per_second", "capacity_correction_ratio", "start_seconds")
 _HTTP_PORT = 8080
 
 
@@ -164,8 +165,8 @@ def serve(cluster: Cluster, setting: Setting) -> None:
     )
 
 
-def play(cluster: Cluster, setting: Setting) -> tuple[Course, Record, list[Result]]:
-    """The load at real speed, to the end of its last answer."""
+def play(cluster: Cluster, setting: Setting) -> tuple[Course, Record, list[Result], float]:
+    """The load at real speed, to the end of its last answer; the last is the Unix time of its begin."""
     load = setting.load
     requests = [
         Request(float(at), 0, int(prompt), int(answer))
@@ -187,7 +188,7 @@ def play(cluster: Cluster, setting: Setting) -> tuple[Course, Record, list[Resul
         attainment=attainment(results, requests, setting.service.objective),
         starts=tuple(record.starts.values()),
     )
-    return course, record, results
+    return course, record, results, began
 
 
 def attainment(results: list[Result], requests: list[Request], objective: Objective) -> float:
@@ -211,10 +212,18 @@ def _unix(text: str) -> float:
 
 
 def as_json(record: Record, began: float) -> Object:
-    """Decisions and conditions, by seconds from the load's begin."""
+    """Decisions, conditions and what the operator thought of a replica, by seconds from the load's begin."""
     return {
         "replicas": [[round(at - began, 1), count] for at, count in record.replicas],
         "decisions": list(record.decisions.values()),
         "conditions": [[round(at - began, 1), *rest] for at, *rest in record.conditions],
         "starts": sorted(record.starts.values()),
+        "series": {
+            name: [[round(at - began, 1), value(page, name)] for at, page in record.pages] for name in KEPT
+        },
     }
+
+
+def value(page: dict[str, float], name: str) -> float | None:
+    """Of the one series of this name; None where there is none."""
+    return next((each for key, each in page.items() if key.startswith(f"llmservice_scaling_{name}{{")), None)
