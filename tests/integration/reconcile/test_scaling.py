@@ -25,7 +25,7 @@ POLICIES = "/apis/llmservice.dev/v1alpha1/scalingpolicies"
 BRISK = {"leastStabilizationSeconds": 1, "mostStabilizationSeconds": 1, "scaleInPeriodSeconds": 1}
 """A policy that takes a replica once it is known that it can: `balanced` watches for two minutes."""
 BUSY = {"rate": 20.0, "running": 256.0, "waiting": 400.0, "kv_use": 0.95}
-QUIET = {"rate": 0.2, "running": 0.0}
+QUIET = {"rate": 0.01, "running": 0.0}
 DOWN = {**QUIET, "is_down": True}
 LONG_SECONDS = 60.0
 

@@ -62,6 +62,10 @@ class PrometheusActivities:
                 logger.warning("Prometheus can't be asked", extra={"error": str(error)})
             self._is_failing = True
             return
+        except Exception:
+            # Whatever Prometheus may say, replicas are decided without it.
+            logger.exception("an answer of Prometheus can't be used")
+            return
         self._is_failing = False
 
     def activity(self, subject: Subject, now: float) -> Activity:

@@ -85,6 +85,8 @@ class Metrics:
         self.scrape_seconds = histogram(
             "engine_scrape_duration_seconds", "Duration of a request for an engine's metrics page."
         )
+        for failure in ("timeout", "unreachable", "answer", "page", "address"):
+            self.scrape_failures.labels(failure)
         for result in ("success", "error"):
             self.reconciles.labels(result)
 
