@@ -161,9 +161,9 @@ def draw_legend(axes: Axes, figure: Figure) -> None:
         axes.text(0.5, 0.5, "No data", color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
         return
     shown = 8
-    short = [short(label, LEGEND_LETTERS) for label in labels[:shown]]
+    names = [short(label, LEGEND_LETTERS) for label in labels[:shown]]
     axes.legend(
-        handles[:shown], short, loc="upper left", bbox_to_anchor=(-0.03, -0.1), ncols=4, fontsize=6.5,
+        handles[:shown], names, loc="upper left", bbox_to_anchor=(-0.03, -0.1), ncols=4, fontsize=6.5,
         labelcolor=INK, frameon=False, handlelength=1.2, columnspacing=0.9, borderpad=0,
     )  # fmt: skip
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from llmservice_operator.engines.metric_names import NAMES
+from llmservice_operator.engines.versions import Version
 from llmservice_operator.simulation.records import (
     LENGTH_BOUNDS_TOKENS,
     TPOT_BOUNDS_SECONDS,
@@ -85,6 +87,25 @@ def template(path: Path) -> tuple[Sample, ...]:
 
 def _mean_of(page: Sequence[Sample]) -> float:
     return sum(sample.value for sample in page if sample.name == FINISHED)
+
+
+def older(page: Sequence[Sample], version: Version) -> tuple[Sample, ...]:
+    """The record by the names of an older release, as its source has them; what it did not export is left out."""
+    then = {each.series: each for each in NAMES if each.first <= version <= each.last}
+    names = {each.name: then.get(each.series) for each in NAMES}
+    found = []
+    for sample in page:
+        family = next((each for each in (sample.name, *_without_part(sample.name)) if each in names), None)
+        if family is None:
+            continue
+        known = names[family]
+        if known is not None:
+            found.append(sample._replace(name=known.name + sample.name.removeprefix(family)))
+    return tuple(found)
+
+
+def _without_part(name: str) -> tuple[str, ...]:
+    return tuple(name.removesuffix(part) for part in ("_bucket", "_count", "_sum") if name.endswith(part))
 
 
 def grown(page: Sequence[Sample], share: float, gauges: Mapping[str, float]) -> Iterator[Sample]:

@@ -13,6 +13,9 @@ from observability.stage.supervisor_page import FACTS
 from observability.stage.world import MAX_REPLICAS, OBJECTIVE, SAMPLE_SECONDS, Moment
 
 _GIB = 2**30
+MEMORY_BYTES = 83 * 2**20
+CPU_SHARE = 0.012
+"""In the place of those of the process that plays; the memory is as `make bench-operator` measures it."""
 PLANNED = {
     "weights": 15.0 * _GIB,
     "activation": 1.14 * _GIB,
@@ -38,7 +41,7 @@ class OperatorPage:
             queue_delayed=lambda: 3,
             queue_age_seconds=lambda: self._chance.random() * 0.05,
             objects=lambda: {"llmservices": 3, "deployments": 3, "pods": 6, "nodes": 3, "configmaps": 4},
-            services=lambda: {("True", "Ready"): 3, ("False", "NoReadyReplicas"): 1},
+            services=lambda: {("True", "Ready"): 4, ("False", "NoReadyReplicas"): 1},
             plans=self._plans,
         )
         self.metrics.watch_services(self._states, self._scaling)
@@ -48,7 +51,12 @@ class OperatorPage:
         self._moment = moment
         self._work(moment)
         self._count(moment)
-        yield from read(self.metrics.page().decode())
+        process = {
+            "process_resident_memory_bytes": MEMORY_BYTES,
+            "process_cpu_seconds_total": CPU_SHARE * moment.at_seconds,
+        }
+        for sample in read(self.metrics.page().decode()):
+            yield sample._replace(value=process.get(sample.name, sample.value))
 
     def _plans(self) -> Iterator[PlanTerm]:
         actual = {
@@ -108,6 +116,7 @@ class OperatorPage:
         scaled = _good(MetricsAvailable="MetricsStale" if unseen else "", ScalingActive="", SLOMet="")
         yield ServiceState("chat", "llama-3-8b", scaled, moment.decision.desired, ready, "nvidia-h200", pods)
         yield ServiceState("edge", "smollm2", _good(), 1, 1, "cpu", 0)
+        yield ServiceState("edge", "mistral-7b", _good(), 1, 1, "nvidia-l4", 1)
         inaccurate = _good(PlanAccurate="KvCacheOverPromised")
         yield ServiceState("research", "qwen-3-32b", inaccurate, 1, 1, "nvidia-h100-80gb", 2)
         stuck = _good(Ready="NoReadyReplicas", Available="NoReadyReplicas", Progressing="Unschedulable")
