@@ -166,5 +166,5 @@ def merged(parts: Iterable[Samples]) -> Samples:
     bounds, chosen = max(groups.items(), key=lambda item: sum(part.count for part in item[1]))
     if len(chosen) == 1:
         return chosen[0]
-    counts = [math.fsum(column) for column in zip(*(part.counts for part in chosen), strict=True)]
+    counts = list(map(sum, zip(*(part.counts for part in chosen), strict=True)))
     return Samples(bounds, counts, math.fsum(part.total for part in chosen))
