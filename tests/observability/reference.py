@@ -100,7 +100,17 @@ def scaling_sample(namespace: str, name: str) -> ScalingSample:
 
 def _supervisor_page() -> str:
     facts = EngineFacts(
-        **{name: 1 for name in EngineFacts.__annotations__ if name.endswith(("bytes", "tokens", "len"))}
+        total_bytes=1,
+        requested_bytes=1,
+        free_bytes=1,
+        weights_bytes=1,
+        activation_bytes=1,
+        non_torch_bytes=1,
+        cuda_graph_bytes=1,
+        cuda_graph_estimate_bytes=1,
+        kv_cache_bytes=1,
+        kv_cache_tokens=1,
+        max_model_len=1,
     )
     snapshot = Snapshot(
         phase=FAILED,
@@ -201,14 +211,14 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def written(page: str) -> str:
     """The page with its tables made anew."""
-    made = {name: table() for name, table in TABLES.items()}
-    for name in TABLES:
+    for name, table in TABLES.items():
         mark = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not mark.search(page):
+        found = mark.search(page)
+        if found is None:
             raise ValueError(
                 f"{PAGE.name} has no place for the table {name!r}: <!-- table: {name} --> … <!-- end -->"
             )
-        page = mark.sub(lambda found, text=made[name]: f"{found.group(1)}{text}\n{found.group(2)}", page)
+        page = page[: found.end(1)] + table() + "\n" + page[found.start(2) :]
     return page
 
 

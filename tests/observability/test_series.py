@@ -1,5 +1,6 @@
 """The series themselves: known, bounded, explained."""
 
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import pytest
 from llmservice_operator.engines.metric_names import NAMES
 from llmservice_operator.telemetry.metrics import Metrics
 from llmservice_operator.telemetry.scaling import ScalingSample, ServiceState
+from llmservice_runtime import exposition
 from observability.panels import queries
 from observability.reference import Row, full_metrics, operator_rows, scaling_sample, supervisor_rows
 from observability.rules import groups
@@ -105,3 +107,11 @@ def test_the_page_is_whole() -> None:
 
     assert page.endswith("\n")
     assert page.count("# TYPE llmservice_") == len(operator_rows())
+
+
+def test_the_page_lists_every_series_of_the_supervisor() -> None:
+    told = set(re.findall(r'_gauge\(\s*"(\w+)"', inspect.getsource(exposition)))
+
+    listed = {row.name.removeprefix("llmservice_runtime_") for row in supervisor_rows()}
+
+    assert told <= listed
