@@ -14,7 +14,7 @@ from llmservice_operator.autoscaling.decision import Objectives
 from llmservice_operator.clients.engine import EngineUnreachableError
 from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.autoscale_capacity import CapacityBook, CapacityCase
-from llmservice_operator.controller.autoscale_loop import AutoscaleLoop, NoActivities
+from llmservice_operator.controller.autoscale_loop import AutoscaleLoop, LoopTimes, NoActivities
 from llmservice_operator.controller.autoscale_outcome import Outcome
 from llmservice_operator.controller.autoscale_policies import StoredPolicies
 from llmservice_operator.controller.autoscale_scrape import Scraper
@@ -157,6 +157,7 @@ class Rig:
             activities=NoActivities(),
             clock=self.clock,
             enqueue=self.enqueued.append,
+            times=LoopTimes(tick=2.5),
         )
 
     def apply(self, replicas: int, **changes: Any) -> None:
@@ -181,8 +182,8 @@ class Rig:
     async def run(self, seconds: float) -> None:
         """Let so much time pass, with what is wanted applied as it comes."""
         with self._running():
-            for _ in range(round(seconds)):
-                await self.clock.advance(1.0)
+            for _ in range(round(seconds / 5.0)):
+                await self.clock.advance(5.0)
                 outcome = self.outcome
                 desired = None if outcome is None else outcome.desired
                 if self.follows and desired is not None and desired != self.replicas:

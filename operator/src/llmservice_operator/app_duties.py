@@ -37,6 +37,10 @@ from llmservice_operator.settings import (
 from llmservice_operator.telemetry.metrics import Metrics
 
 
+Background = Callable[[], Coroutine[Any, Any, None]]
+"""What runs until it is cancelled."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """What duties are built from."""
@@ -55,7 +59,7 @@ class Duties:
     """What the leader runs."""
 
     reconcile: Reconcile
-    background: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
+    background: Mapping[str, Background] = field(default_factory=dict)
     """What runs beside it by name, from its start to its end. None may end by itself."""
 
 
@@ -85,8 +89,7 @@ async def make_duties(parts: Parts) -> AsyncIterator[Duties]:
         hub,
         calibration.running(),
         HttpEngineClient() as engines,
-        HttpEngineMetricsClient() as pages,
-        _prometheus(settings) as prometheus,
+        _scaling(parts, board) as background,
     ):
         reconciler = Reconciler(
             kube=parts.kube,
@@ -105,29 +108,29 @@ async def make_duties(parts: Parts) -> AsyncIterator[Duties]:
             calibration=calibration,
             board=board,
         )
+        yield Duties(reconcile=reconciler.reconcile, background=background)
+
+
+@contextlib.asynccontextmanager
+async def _scaling(parts: Parts, board: Board) -> AsyncIterator[Mapping[str, Background]]:
+    """The scaling loop and what works for it, by name."""
+    async with HttpEngineMetricsClient() as pages, _prometheus(parts.settings) as prometheus:
+        activities = None if prometheus is None else PrometheusActivities(prometheus, parts.clock)
         with contextlib.closing(_OneThread()) as thread:
             capacities = CapacityBook(thread.executor)
-            asked = None if prometheus is None else PrometheusActivities(prometheus, parts.clock)
-            activities = asked or NoActivities()
             loop = AutoscaleLoop(
                 board=board,
                 scraper=Scraper(pages, parts.clock),
                 capacities=capacities,
-                policies=StoredPolicies(parts.store, sees_policies=not settings.namespaced),
-                activities=activities,
+                policies=StoredPolicies(parts.store, sees_policies=not parts.settings.namespaced),
+                activities=activities or NoActivities(),
                 clock=parts.clock,
                 enqueue=parts.enqueue,
                 observer=parts.metrics,
             )
             parts.metrics.watch_services(parts.store.service_states, lambda: scaling_samples(loop.scalers()))
-            yield Duties(
-                reconcile=reconciler.reconcile,
-                background={
-                    "scaling": loop.run,
-                    "capacities": capacities.run,
-                    **({} if asked is None else {"prometheus": asked.run}),
-                },
-            )
+            background: dict[str, Background] = {"scaling": loop.run, "capacities": capacities.run}
+            yield background if activities is None else {**background, "prometheus": activities.run}
 
 
 @contextlib.asynccontextmanager
