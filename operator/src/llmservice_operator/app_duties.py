@@ -36,7 +36,6 @@ from llmservice_operator.settings import (
 )
 from llmservice_operator.telemetry.metrics import Metrics
 
-
 Background = Callable[[], Coroutine[Any, Any, None]]
 """What runs until it is cancelled."""
 
