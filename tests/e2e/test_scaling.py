@@ -57,7 +57,9 @@ def played(platform: Platform, namespace: str) -> Iterator[Played]:
     """A load that one replica can't take, its end, lies, and the truth."""
     fleet = Fleet(cluster=platform.cluster, namespace=namespace)
     deploy.apply(platform.cluster, config_map(namespace), scaling_policy())
-    fleet.apply(NAME, engine=SLOW, drain={"timeout": "5s"}, scaling={"policy": POLICY, "maxReplicas": 2})
+    scaling = {"policy": POLICY, "maxReplicas": 2}
+    slo = {"ttft": {"p95": "2s"}}
+    fleet.apply(NAME, engine=SLOW, drain={"timeout": "5s"}, scaling=scaling, slo=slo)
     fleet.wait_ready(NAME)
     requests = [Request(count / RATE, 0, 20, 20) for count in range(int(LOAD_SECONDS * RATE))]
     with replay(

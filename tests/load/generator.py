@@ -21,8 +21,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import queue
 import socket
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -164,11 +166,16 @@ def main() -> None:
     targets = [Target(**each) for each in given["targets"]]
     requests = [Request(*each) for each in given["requests"]]
 
+    # By a thread: a reader that is slow must not hold up the requests.
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    writer = threading.Thread(target=_write, args=(lines,))
+    writer.start()
+
     def tell(result: Result) -> None:
         row = [result.index, result.sent_seconds, result.first_seconds, result.end_seconds, result.ended]
-        print(json.dumps([round(each, 5) if isinstance(each, float) else each for each in row]), flush=True)
+        lines.put(json.dumps([round(each, 5) if isinstance(each, float) else each for each in row]))
 
-    print(json.dumps({"began": time.time()}), flush=True)
+    lines.put(json.dumps({"began": time.time()}))
     asyncio.run(
         replay(
             targets,
@@ -178,6 +185,13 @@ def main() -> None:
             timeout_seconds=given.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS),
         )
     )
+    lines.put(None)
+    writer.join()
+
+
+def _write(lines: queue.SimpleQueue[str | None]) -> None:
+    while (line := lines.get()) is not None:
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,12 @@ class Replay:
         assert code == 0, f"the load generator ended with {code}"
         return self.results
 
+    def lateness_seconds(self, begin: float, end: float) -> float:
+        """By how much requests that were due in between (Unix times) were sent late at most; so far as is told."""
+        late = (each.sent_seconds - self.requests[each.index].at_seconds for each in list(self.results))
+        due = (self.requests[each.index].at_seconds + self.began for each in list(self.results))
+        return max((by for by, at in zip(late, due, strict=True) if begin <= at <= end), default=0.0)
+
     def __post_init__(self) -> None:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

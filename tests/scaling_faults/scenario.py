@@ -16,7 +16,7 @@ from devcluster.fixtures import AnyCluster
 from e2e.fleet import Object
 from load.generator import Target
 from load.pod import NAME as LOAD_POD
-from load.pod import replay
+from load.pod import Replay, replay
 from scaling_faults import liar, services
 from scaling_faults.services import CASES, Case
 from scaling_faults.watch import Watch
@@ -49,6 +49,8 @@ class Row:
     """Replicas asked for at most."""
     told: tuple[str, ...]
     """Reasons of MetricsAvailable and ScalingActive, in their order."""
+    late_seconds: float = 0.0
+    """By how much the machine was late in sending the load: a scale-in for a load that stopped isn't wrong."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Scenario:
 
     def __init__(self, cluster: AnyCluster, namespace: str) -> None:
         self._cluster, self._namespace = cluster, namespace
+        self._load: Replay | None = None
         self.watch = Watch(cluster, namespace)
 
     @staticmethod
@@ -79,7 +82,8 @@ class Scenario:
         ]
         requests = services.requests(LOAD_SECONDS)
         try:
-            with replay(self._cluster, self._namespace, targets, requests, timeout_seconds=30.0):
+            with replay(self._cluster, self._namespace, targets, requests, timeout_seconds=30.0) as load:
+                self._load = load
                 begin = time.time()
                 pods = self._pods()
                 self._post([self._rows_of(pods[PROMETHEUS], "0.3")])
@@ -183,7 +187,11 @@ class Scenario:
             wrong=seen.scale_ins(begin, end),
             most=seen.most(begin, end),
             told=tuple(seen.told(begin, end)),
+            late_seconds=self._late(begin, end) if case.loaded else 0.0,
         )
+
+    def _late(self, begin: float, end: float) -> float:
+        return 0.0 if self._load is None else self._load.lateness_seconds(begin, end)
 
     def _sum(self, name: str, what: str, begin: float, end: float) -> Row:
         """Over all services whose load goes on."""
@@ -195,6 +203,7 @@ class Scenario:
             wrong=sum(row.wrong for row in rows),
             most=max(row.most for row in rows),
             told=tuple(told),
+            late_seconds=self._late(begin, end),
         )
 
     def _pods(self) -> dict[str, list[Pod]]:
@@ -245,6 +254,9 @@ def _faults(
 
 def table(rows: Sequence[Row]) -> str:
     """As text."""
-    lines = [f"{'fault':42} {'scale-ins':>9} {'most':>5}  told of metrics and scaling"]
-    lines += [f"{row.what:42} {row.wrong:9} {row.most:5}  {', '.join(row.told)}" for row in rows]
+    lines = [f"{'fault':46} {'scale-ins':>9} {'most':>4} {'load late':>9}  told of metrics and scaling"]
+    lines += [
+        f"{row.what:46} {row.wrong:9} {row.most:4} {row.late_seconds:7.1f} s  {', '.join(row.told)}"
+        for row in rows
+    ]
     return "\n".join(lines)

@@ -57,7 +57,8 @@ def _slow(*environment: Object) -> Object:
             "image": FAKE_ENGINE,
             "pin": {"maxNumSeqs": SLOW_AT_ONCE},
             "env": [slow, *environment],
-        }
+        },
+        "slo": {"ttft": {"p95": "2s"}},
     }
 
 
