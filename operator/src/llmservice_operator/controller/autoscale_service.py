@@ -42,11 +42,13 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 30.0
 """How long a condition of the loop must last before it is told: half a window of latency."""
+FAULT_PATIENCE_SECONDS = 10.0
+"""The same for metrics that fail: two decisions one after the other."""
+UNKNOWN_PATIENCE_SECONDS = 120.0
+"""How long a service without enough requests keeps its last verdict: as long as signals look back."""
 _NEAR = 1.02
 _MORE_WORK = 1.25
 """Requests at once, over those at the last decision: more than that is worth another one now."""
-UNKNOWN_PATIENCE_SECONDS = 120.0
-"""How long a service without enough requests keeps its last verdict: as long as signals look back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,5 +296,7 @@ def _patience_seconds(kind: ConditionType, verdict: Verdict) -> float:
     """A refusal to scale is told at once: it changes what is done."""
     if kind is ConditionType.SCALING_ACTIVE and verdict.status == "False":
         return 0.0
+    if kind is ConditionType.METRICS_AVAILABLE and verdict.status == "False":
+        return FAULT_PATIENCE_SECONDS
     thin = verdict.reason in (Reason.NO_TRAFFIC, Reason.TOO_FEW_REQUESTS)
     return UNKNOWN_PATIENCE_SECONDS if thin else PATIENCE_SECONDS
