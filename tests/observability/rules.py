@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from observability.alert_cases import Case
+from observability.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "charts" / "llmservice-operator" / "alerts" / "rules.yaml"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.alert_cases import CASES
+from observability.cases import CASES
 from observability.programs import binaries
 from observability.rules import RULES, RUNBOOK, alerts, promtool_files
 
