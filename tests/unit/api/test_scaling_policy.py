@@ -50,7 +50,7 @@ def test_the_schema_writes_no_defaults_into_objects() -> None:
 def test_each_field_tells_its_bounds_and_its_default() -> None:
     description = SPEC["properties"]["targetUtilization"]["description"]
 
-    assert description.endswith("From 0.05 to 1. Default: 0.85.")
+    assert description.endswith("From 0.05 to 1. Default: 0.95.")
 
 
 def test_the_profile_is_the_built_in_policy() -> None:

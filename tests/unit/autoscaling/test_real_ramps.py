@@ -40,6 +40,9 @@ class Table(CapacityModel):
     def itl_seconds(self, batch: float, mix: LengthMix) -> float | None:
         return None
 
+    def prompt_seconds(self, mix: LengthMix) -> float | None:
+        return None
+
 
 @dataclass(frozen=True)
 class Engine:

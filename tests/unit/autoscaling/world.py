@@ -117,6 +117,9 @@ class FixedCapacity:
     def itl_seconds(self, batch: float, mix: LengthMix) -> float | None:
         return None
 
+    def prompt_seconds(self, mix: LengthMix) -> float | None:
+        return None
+
 
 @dataclass
 class Result:

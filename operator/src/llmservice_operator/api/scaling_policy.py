@@ -33,12 +33,17 @@ _ORDERED = (
 class ScalingPolicySpec(SpecModel):
     """Head-room, windows, rates and guards. What is left out is as the built-in policy balanced has it."""
 
-    target_utilization: Share = 0.85
-    """Load that a replica is meant to have, as a share of what it takes within spec.slo. Above it there are more
-    replicas."""
-    scale_in_utilization: Share = 0.8
+    target_utilization: Share = 0.95
+    """Load that a replica of a large fleet is meant to have, as a share of what it takes within spec.slo. Above it
+    there are more replicas."""
+    scale_in_utilization: Share = 0.9
     """Load that the other replicas may have at most once there is one less. Not above targetUtilization: the gap keeps
     a scale-in from being undone at once."""
+    small_fleet_reserve: Annotated[
+        float, NumberBetween(0.01, 2.0, "times the square root of the replicas it is how many stay free")
+    ] = 0.2
+    """Replicas that stay free, over the square root of the replicas: chance is evened out among many, and not among
+    few. With 0.2 a fleet of 1, 2, 4, 8 and 16 has 80, 86, 90, 93 and 95 % of its capacity used."""
     kv_limit: Share = 0.92
     """Share of the KV cache in use above which there must be more replicas, since preemption is near."""
     kv_limit_after: Share = 0.8
@@ -67,7 +72,7 @@ class ScalingPolicySpec(SpecModel):
     """So many replicas may be added in one scaleOutPeriodSeconds."""
     scale_out_period_seconds: Seconds = 60.0
     """The window of scaleOutFactor and scaleOutStep."""
-    scale_in_share: Share = 0.25
+    scale_in_share: Share = 0.5
     """Share of the replicas that may go at once; always one at least."""
     scale_in_period_seconds: Seconds = 60.0
     """Least time between two scale-ins, in which the first shows in the latency."""

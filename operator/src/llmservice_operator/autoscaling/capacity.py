@@ -48,6 +48,9 @@ class CapacityModel(Protocol):
     def itl_seconds(self, batch: float, mix: LengthMix) -> float | None:
         """Seconds from one token to the next with so many sequences that decode; None: the model can't tell."""
 
+    def prompt_seconds(self, mix: LengthMix) -> float | None:
+        """Seconds that a prompt of these lengths adds to the steps that it is computed in; None: not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleCapacity:
@@ -70,6 +73,10 @@ class SimpleCapacity:
         """See CapacityModel.itl_seconds."""
         return None
 
+    def prompt_seconds(self, mix: LengthMix) -> float | None:  # noqa: ARG002 - the protocol's
+        """See CapacityModel.prompt_seconds."""
+        return None
+
 
 class GriddedCapacity:
     """A slow capacity function, asked on a grid of lengths and kept; in between its logarithm is taken as straight.
@@ -82,10 +89,16 @@ class GriddedCapacity:
         self,
         evaluate: Callable[[int, int], Capacity],
         itl_seconds: Callable[[int, float], float] | None = None,
+        prompt_seconds: Callable[[int], float] | None = None,
     ) -> None:
-        """`evaluate`: (computed prompt tokens, answer's tokens) → capacity; `itl_seconds`: (batch, context)."""
+        """What is tabulated, and what is asked as it is.
+
+        `evaluate`: (computed prompt tokens, answer's tokens) → capacity; `itl_seconds`: (batch, context);
+        `prompt_seconds`: (computed prompt tokens).
+        """
         self._evaluate = evaluate
         self._itl_seconds = itl_seconds
+        self._prompt_seconds = prompt_seconds
         self._known: dict[Hashable, Capacity] = {}
 
     def prepare(self, mix: LengthMix) -> list[tuple[int, int]]:
@@ -121,6 +134,12 @@ class GriddedCapacity:
         if self._itl_seconds is None or batch < 1:
             return None
         return self._itl_seconds(max(1, round(batch)), mix.input_tokens + mix.output_tokens / 2)
+
+    def prompt_seconds(self, mix: LengthMix) -> float | None:
+        """See CapacityModel.prompt_seconds."""
+        if self._prompt_seconds is None:
+            return None
+        return self._prompt_seconds(round(mix.computed_input_tokens))
 
     @staticmethod
     def _corners(mix: LengthMix) -> list[tuple[tuple[int, int], float]]:
@@ -177,7 +196,11 @@ def speed_capacity(
             unreachable=words or "the objectives are missed at any rate, though each alone is within reach",
         )
 
-    return GriddedCapacity(evaluate, model.decode_seconds)
+    # A step of one token reads all weights, as one without a prompt does: the prompt adds what is more.
+    least_seconds = model.prefill_seconds(1)
+    return GriddedCapacity(
+        evaluate, model.decode_seconds, lambda tokens: max(0.0, model.prefill_seconds(tokens) - least_seconds)
+    )
 
 
 def _spread(input_tokens: int, output_tokens: int, like: Lengths | None) -> Lengths:

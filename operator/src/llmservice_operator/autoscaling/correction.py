@@ -1,19 +1,23 @@
 """The capacity model held against what replicas really do.
 
-Four kinds of evidence, each over one window in which the number of ready replicas did not change:
+First the *pace* of steps. Of each second that replicas decode, prompts take what the model says they add, and the rest
+is steps of the batch that runs. How far the time from one token to the next is from that is how far the model is off,
+at any load: one that is too fast is found out long before an objective is missed, and one that is too slow as soon.
+
+Then the rest, by four kinds of evidence, each over one window in which the number of ready replicas did not change:
 
 - *Missed*: the objectives are missed while each replica serves x requests a second. The capacity is below x: what a
   saturated replica gets done is above what it gets done within its objectives, so this bound holds while a queue drains
-  too, and does not fall further with it. Replicas must have been busy for the whole window: of a burst between pauses
-  the mean says nothing.
+  too, and does not fall further with it. Replicas must have been busy for the whole window, or the load have been even:
+  of a burst between pauses the mean says nothing.
 - *Held*: the objectives are kept at more than the capacity is thought to be. It is that much.
-- *Faster*: tokens come faster than the model says for the batch that runs. Prompts between them can only make it
-  slower, so this is proof of a slow model; the opposite is none.
+- *Not for load*: the objectives are missed with no queue and little to do. More replicas would not help.
 - *Nothing*: what was once taken off comes back over hours.
 
 Down at once but 20 % at most a window, up a fifth of the way: too few replicas cost the objective, too many only money.
 """
 
+import math
 from dataclasses import dataclass
 
 from llmservice_operator.autoscaling.signals import SignalState
@@ -21,7 +25,9 @@ from llmservice_operator.autoscaling.state import ScalerState
 from llmservice_operator.autoscaling.view import WINDOWS, View
 
 _MOST_FALL = 0.80
-"""Of what it was, a window."""
+"""Of what it was, a window of replicas that were busy throughout."""
+_MOST_EVEN_FALL = 0.90
+"""The same while a queue comes and goes under an even load."""
 _UNDER = 0.90
 """Missed at x: the capacity is this share of it. What replicas get done with a queue is some 10 % above what
 they get done within the objectives."""
@@ -32,54 +38,95 @@ _HELD_RATIO = 0.9
 _IDLE_SHARE = 0.3
 """Missed below this share of the capacity, with no queue: more replicas would not help."""
 _BUSY_SHARE = 0.6
-"""Missed below this share, with a queue that comes and goes: a burst, of which the mean of a window tells nothing."""
+"""Missed below this share with a queue that comes and goes: long prompts stand in each other's way. More replicas help,
+and what replicas take on the whole is not less for it."""
 _FORGET_SECONDS = 3 * 3600.0
-_FASTER = 1.05
+_HIGHER = 1.05
 """Within 5 % is noise."""
+_PACE_SECONDS = 120.0
+"""In which the pace follows what is measured."""
+_LEAST_TOKENS = 200.0
+"""In a window, to tell the pace."""
+_PACE_NOISE = 0.05
+"""The law of the pace is that close to the simulated engines, from a tenth to nine tenths of their capacity."""
+_SLOWER_POWER, _FASTER_POWER = 1.5, 1.0
+"""Capacity over pace. Steps that take twice as long halve what is served, and leave half the room within the same
+objectives. By the speed model the exponent is 1.0 where the throughput is the limit, 1.6 for chat and 1.8 for code;
+of faster ones the least is believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
     """What is observed over what the model says."""
 
-    factor: float
+    pace: float
+    rest: float
     at: float
-    """When it last changed by evidence."""
+    """When the rest last changed by evidence."""
     note: str
+    factor: float
+    """Both as one, on the capacity."""
     is_load: bool = True
     """False: the objectives are missed, but not for load."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """The part that isn't the pace."""
+
+    factor: float
+    at: float
+    note: str
+    is_load: bool = True
+
+
 def correct(view: View, state: ScalerState, *, elapsed_seconds: float) -> Correction:
     """The correction after this look, so long after the last one."""
-    factor, policy = state.correction, view.inputs.policy
-    factor = min(policy.most_correction, max(policy.least_correction, factor))
-    reason = _unusable(view, state)
-    if reason:
-        return Correction(factor, state.corrected_at, reason)
-    ratio, model = view.latency_ratio or 0.0, view.capacity.requests_per_second
-    surely, served = served_per_replica(view)
-    if ratio > 1.0:
-        if not view.is_queueing and served < _IDLE_SHARE * factor * model:
-            words = f"p95 is {ratio:.2f} of its objective at {served:.2f} requests/s a replica: not for load"
-            return Correction(factor, state.corrected_at, words, is_load=False)
-        if not view.is_saturated(state) and served < _BUSY_SHARE * factor * model:
-            words = f"p95 is {ratio:.2f} of its objective, for a burst"
-            return Correction(factor, state.corrected_at, words)
-        bound = max(_MOST_FALL * factor, _UNDER * served / model, policy.least_correction)
-        if bound < factor:
-            words = f"p95 is {ratio:.2f} of its objective at {served:.2f} requests/s a replica"
-            return Correction(bound, view.now, words)
-        return Correction(factor, state.corrected_at, "missed beyond the capacity, as it should be")
-    held = surely / model if ratio <= _HELD_RATIO and not view.is_queueing else 0.0
-    shown = min(policy.most_correction, max(held, _faster(view) if held else 0.0))
-    if shown > factor * _FASTER:
-        words = f"p95 is {ratio:.2f} of its objective at {surely:.2f} requests/s a replica"
-        return Correction(factor + _RISE * (shown - factor), view.now, words)
-    if factor < 1.0:
-        share = min(1.0, max(0.0, elapsed_seconds) / _FORGET_SECONDS)
-        return Correction(factor + (1.0 - factor) * share, state.corrected_at, "no evidence")
-    return Correction(factor, state.corrected_at, "no evidence")
+    policy = view.inputs.policy
+    pace, shown = _pace(view, state, elapsed_seconds)
+    by_pace = _capacity_at(pace)
+    rest = _rest(view, state, by_pace, elapsed_seconds)
+    return Correction(
+        pace=pace,
+        rest=rest.factor,
+        at=rest.at,
+        note=f"steps at {pace:.2f} of the model's pace{shown}; {rest.note}",
+        factor=min(policy.most_correction, max(policy.least_correction, by_pace * rest.factor)),
+        is_load=rest.is_load,
+    )
+
+
+def _capacity_at(pace: float) -> float:
+    """The capacity at this pace over what the model says."""
+    if pace < 1.0:
+        return math.pow(min(1.0, pace * (1.0 + _PACE_NOISE)), _SLOWER_POWER)
+    return math.pow(max(1.0, pace / (1.0 + _PACE_NOISE)), _FASTER_POWER)
+
+
+def measured_pace(view: View) -> float | None:
+    """How many times as fast as the model says steps are; None: can't be told.
+
+    In a second of decoding a replica makes 1/ITL steps of the batch b and takes in p prompts, and with s the model's
+    time over the real one: 1 = (d(b)/ITL + p P)/s, with d a step's and P a prompt's seconds by the model.
+    Little's law tells the batch: tokens a second times the seconds to the next.
+    """
+    signals, ready = view.inputs.signals, view.inputs.fleet.ready
+    measured = (
+        signals.itl_mean_seconds,
+        signals.generated_tokens_per_second,
+        signals.input_tokens_per_second,
+    )
+    if ready < 1 or any(signal.state is not SignalState.OK or not signal.value for signal in measured):
+        return None
+    itl, generated, taken = (signal.or_zero() for signal in measured)
+    if generated * WINDOWS.latency_seconds < _LEAST_TOKENS:
+        return None
+    model = view.inputs.capacity
+    step_seconds = model.itl_seconds(max(1.0, generated / ready * itl), view.mix)
+    prompt_seconds = model.prompt_seconds(view.mix)
+    if step_seconds is None or prompt_seconds is None:
+        return None
+    return step_seconds / itl + taken / ready / view.mix.input_tokens * prompt_seconds
 
 
 def served_per_replica(view: View) -> tuple[float, float]:
@@ -98,6 +145,57 @@ def served_per_replica(view: View) -> tuple[float, float]:
     return min(rates) / ready, max(rates) / ready
 
 
+def _pace(view: View, state: ScalerState, elapsed_seconds: float) -> tuple[float, str]:
+    """The pace after this look, and what was measured in words."""
+    policy = view.inputs.policy
+    pace = min(policy.most_correction, max(policy.least_correction, state.pace))
+    if view.inputs.fleet.ready != state.ready or view.now - state.ready_since < WINDOWS.latency_seconds:
+        return pace, ""
+    measured = measured_pace(view)
+    if measured is None:
+        return pace, ""
+    share = min(1.0, max(0.0, elapsed_seconds) / _PACE_SECONDS)
+    bounded = min(policy.most_correction, max(policy.least_correction, measured))
+    return pace + share * (bounded - pace), f" ({measured:.2f} now)"
+
+
+def _rest(view: View, state: ScalerState, by_pace: float, elapsed_seconds: float) -> _Rest:
+    policy = view.inputs.policy
+    factor = min(policy.most_correction, max(policy.least_correction, state.correction))
+    reason = _unusable(view, state)
+    if reason:
+        return _Rest(factor, state.corrected_at, reason)
+    ratio, model = view.latency_ratio or 0.0, view.capacity.requests_per_second * by_pace
+    surely, served = served_per_replica(view)
+    if ratio > 1.0:
+        return _missed(view, state, factor, served / model)
+    held = surely / model if ratio <= _HELD_RATIO and not view.is_queueing else 0.0
+    shown = min(policy.most_correction, held)
+    if shown > factor * _HIGHER:
+        words = f"p95 is {ratio:.2f} of its objective at {surely:.2f} requests/s a replica"
+        return _Rest(factor + _RISE * (shown - factor), view.now, words)
+    if factor < 1.0:
+        share = min(1.0, max(0.0, elapsed_seconds) / _FORGET_SECONDS)
+        return _Rest(factor + (1.0 - factor) * share, state.corrected_at, "no evidence")
+    return _Rest(factor, state.corrected_at, "no evidence")
+
+
+def _missed(view: View, state: ScalerState, factor: float, served: float) -> _Rest:
+    """What a miss teaches at so much served a replica, as a share of the model's capacity."""
+    ratio, is_saturated = view.latency_ratio or 0.0, view.is_saturated(state)
+    if not view.is_queueing and served < _IDLE_SHARE:
+        words = f"p95 is {ratio:.2f} of its objective at {served:.2f} of the capacity: not for load"
+        return _Rest(factor, state.corrected_at, words, is_load=False)
+    if not is_saturated and (not view.is_even or served < _BUSY_SHARE):
+        return _Rest(factor, state.corrected_at, f"p95 is {ratio:.2f} of its objective, for a burst")
+    fall = _MOST_FALL if is_saturated else _MOST_EVEN_FALL
+    bound = max(fall * factor, _UNDER * served, view.inputs.policy.least_correction)
+    if bound < factor:
+        words = f"p95 is {ratio:.2f} of its objective at {served:.2f} of the capacity"
+        return _Rest(bound, view.now, words)
+    return _Rest(factor, state.corrected_at, "missed beyond the capacity, as it should be")
+
+
 def _unusable(view: View, state: ScalerState) -> str:
     """Why nothing can be learnt from this look; empty: it can."""
     signals, ready = view.inputs.signals, view.inputs.fleet.ready
@@ -113,15 +211,3 @@ def _unusable(view: View, state: ScalerState) -> str:
     if 0.0 <= view.now - state.corrected_at < WINDOWS.latency_seconds:
         return "corrected less than a window ago"
     return ""
-
-
-def _faster(view: View) -> float:
-    """How many times faster tokens come than the model says for this batch; 0: not known."""
-    signals = view.inputs.signals
-    itl, rate = signals.itl_mean_seconds.value, signals.generated_tokens_per_second.value
-    if not itl or not rate:
-        return 0.0
-    # Little: sequences that decode are tokens a second times the seconds to the next.
-    batch = rate / max(1, view.inputs.fleet.ready) * itl
-    expected = view.inputs.capacity.itl_seconds(batch, view.mix)
-    return expected / itl if expected else 0.0

@@ -14,12 +14,15 @@ from llmservice_operator.autoscaling import needs
 from llmservice_operator.autoscaling.correction import Correction, correct
 from llmservice_operator.autoscaling.decision import Decision, Inputs, Step
 from llmservice_operator.autoscaling.guards import objections, remember_peak, untrusted
+from llmservice_operator.autoscaling.recurrence import holds_for, remember_high
 from llmservice_operator.autoscaling.state import ScalerState
-from llmservice_operator.autoscaling.view import WINDOWS, View, look
+from llmservice_operator.autoscaling.view import View, look
 
 _ROUNDING = 0.05
 """A twentieth of a replica too little is within the head-room: not worth one more."""
 _LARGEST_NEED = 1e6
+_SCALE_IN_RESERVE = 1.5
+"""What must stay free after a scale-in over what must at any time: 80 instead of 86 % used of two replicas."""
 
 
 def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
@@ -42,13 +45,19 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
     rates = needs.remember_rate(view, state)
     steps = _needs(view, state, correction, rates)
     needed_after = _needed_after_scale_in(view, correction, steps)
+    first_minute, highs = remember_high(
+        state.first_minute, state.highs, now, max(_asked(step) for step in steps if step.name != "latency")
+    )
     state = replace(
         state,
-        correction=correction.factor,
+        pace=correction.pace,
+        correction=correction.rest,
         corrected_at=correction.at,
         rates=rates,
         mix=view.mix if inputs.signals.input_tokens_mean.is_trusted else state.mix,
         peaks=remember_peak(view, state, needed_after),
+        first_minute=first_minute,
+        highs=highs,
         caution=1.0 + (state.caution - 1.0) * max(0.0, 1.0 - elapsed_seconds / inputs.policy.caution_seconds),
     )
     choice = _choose(view, state, correction, steps)
@@ -101,18 +110,17 @@ def _needs(
     )
 
 
-def _needed_after_scale_in(view: View, correction: Correction, steps: tuple[Step, ...]) -> float:
-    """As few replicas as would hold everything with the room that a scale-in must leave.
+def _asked(step: Step) -> float:
+    return 0.0 if step.replicas is None else min(step.replicas, _LARGEST_NEED)
 
-    Of the load what a Poisson stream of this rate may show by chance must fit as well, or noise takes a replica and
-    brings it back.
-    """
+
+def _needed_after_scale_in(view: View, correction: Correction, steps: tuple[Step, ...]) -> float:
+    """As few replicas as would hold everything with the room that a scale-in must leave."""
     if untrusted(view) or view.load is None:
         return float(view.inputs.fleet.wanted)
     policy = view.inputs.policy
-    usable = view.usable(correction.factor) * policy.scale_in_utilization
-    by_chance = policy.scale_in_deviations * math.sqrt(view.load / WINDOWS.long_seconds)
-    load = needs.replicas_for(view.load + by_chance, usable)
+    offered = needs.replicas_for(needs.highest_load(view), view.usable(correction.factor))
+    load = needs.staffed(offered, policy.scale_in_utilization, _SCALE_IN_RESERVE * policy.small_fleet_reserve)
     kv = needs.kv_demand(view, policy.kv_limit_after).replicas or 0.0
     others = [step.replicas for step in steps if step.replicas is not None]
     return min(_LARGEST_NEED, max([load, kv, *others]))
@@ -124,7 +132,7 @@ def _needed_after_scale_in(view: View, correction: Correction, steps: tuple[Step
 def _choose(view: View, state: ScalerState, correction: Correction, steps: tuple[Step, ...]) -> _Choice:
     """More if any measure asks for it, fewer if nothing objects, else as it is."""
     wanted = view.inputs.fleet.wanted
-    strongest = max(steps, key=lambda step: -1.0 if step.replicas is None else step.replicas)
+    strongest = max(steps, key=_asked)
     needed = _whole(strongest.replicas or 0.0)
     if needed > wanted:
         return _Choice(needed, strongest.name, strongest.note)
@@ -135,8 +143,14 @@ def _choose(view: View, state: ScalerState, correction: Correction, steps: tuple
     for guard, why in objections(view, state, correction, target):
         return _Choice(wanted, f"guard-{guard}", f"{peak:.2f} replicas would do, but {why}")
     share = max(1, int(wanted * view.inputs.policy.scale_in_share))
+    fewest = max(target, wanted - share)
+    while fewest < wanted and (seconds := holds_for(state.highs, fewest, _ROUNDING)):
+        fewest += 1
+    if fewest == wanted:
+        words = f"{peak:.2f} replicas would do, but the load came back before: kept for {seconds:.0f} s more"
+        return _Choice(wanted, "guard-recurrence", words)
     words = f"{peak:.2f} replicas at most were needed for {view.stabilization_seconds:.0f} s"
-    return _Choice(max(target, wanted - share), "scale-in", words)
+    return _Choice(fewest, "scale-in", words)
 
 
 def _holding(view: View, strongest: Step, peak: float) -> str:
@@ -191,6 +205,7 @@ def _continued(inputs: Inputs, state: ScalerState, now: float) -> ScalerState:
             ready_since=now,
             queueing_since=0.0,
             out_since=min(state.out_since, now),
+            out_at=min(state.out_at, now),
             in_at=min(state.in_at, now),
             corrected_at=min(state.corrected_at, now),
         )
@@ -214,6 +229,7 @@ def _paced(view: View, state: ScalerState, desired: int) -> ScalerState:
         return replace(state, in_at=now)
     if desired == wanted:
         return state
+    state = replace(state, out_at=now)
     if state.in_at and now - state.in_at < 2.0 * view.stabilization_seconds:
         state = replace(state, in_at=0.0, caution=min(policy.most_caution, 2.0 * state.caution))
     if not _is_in_period(state, policy.scale_out_period_seconds, now):

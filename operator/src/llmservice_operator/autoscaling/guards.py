@@ -43,6 +43,10 @@ def objections(
     if fleet.ready < needed:
         # Those that start are taken before those that serve, so what is ready stays; but it must be enough by itself.
         yield "ready", f"only {fleet.ready} are ready"
+    since = view.now - state.out_at
+    if state.out_at and since < view.keep_seconds:
+        # Its start cost more than it has served: what asked for it may come back as soon as it is gone.
+        yield "kept", f"the last scale-out was {since:.0f} s ago; {view.keep_seconds:.0f} s are waited"
     since = view.now - state.in_at
     if state.in_at and since < view.inputs.policy.scale_in_period_seconds:
         yield "pace", f"the last scale-in was {since:.0f} s ago"

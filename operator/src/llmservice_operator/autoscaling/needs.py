@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from llmservice_operator.autoscaling.decision import Step
 from llmservice_operator.autoscaling.state import MOST_RATES, ScalerState
-from llmservice_operator.autoscaling.view import View
+from llmservice_operator.autoscaling.view import WINDOWS, View
 
 _PARTS = 4
 _LEAST_LOOK_BACK_SECONDS, _MOST_LOOK_BACK_SECONDS = 120.0, 600.0
@@ -17,6 +17,17 @@ def replicas_for(load: float, usable: float) -> float:
     if load <= 0:
         return 0.0
     return load / usable if usable > 0 else math.inf
+
+
+def staffed(offered: float, utilization: float, reserve: float) -> float:
+    """Replicas for an offered load in replicas: n with n x utilization >= offered and n - reserve x sqrt(n) >= offered.
+
+    Square-root staffing (Halfin and Whitt): what must stay free against chance grows with the root of what there is.
+    """
+    if offered <= 0:
+        return 0.0
+    root = (reserve + math.sqrt(reserve * reserve + 4.0 * offered)) / 2.0
+    return max(offered / utilization, root * root)
 
 
 def remember_rate(view: View, state: ScalerState) -> tuple[tuple[float, float], ...]:
@@ -54,17 +65,35 @@ def forecast(view: View, rates: Sequence[tuple[float, float]]) -> float:
     return min(slope * view.start_seconds, policy.most_forecast_growth * load)
 
 
+def highest_load(view: View) -> float:
+    """What the load may be, but for chance: what a Poisson stream seen over each window can be at most.
+
+    The lower of the two bounds: a load that fell is known after the short window, and a steady one best by the long
+    one. Without it noise takes a replica and brings it back.
+    """
+    signals, deviations = view.inputs.signals, view.inputs.policy.scale_in_deviations
+    bounds = [
+        signal.value + deviations * math.sqrt(signal.value / seconds)
+        for signal, seconds in (
+            (signals.arrivals_per_second, WINDOWS.short_seconds),
+            (signals.sustained_arrivals_per_second, WINDOWS.long_seconds),
+        )
+        if signal.value is not None
+    ]
+    return min(bounds, default=0.0)
+
+
 def forward(view: View, correction: float, growth: float) -> Step:
     """Feed-forward: the load that comes over what one replica can take."""
     if view.load is None:
         return Step("forward", None, "the arrival rate isn't known")
-    usable = view.usable(correction) * view.inputs.policy.target_utilization
-    needed = replicas_for(view.load + growth, usable)
+    usable, policy = view.usable(correction), view.inputs.policy
+    offered = replicas_for(view.load + growth, usable)
     return Step(
         "forward",
-        needed,
+        staffed(offered, policy.target_utilization, policy.small_fleet_reserve),
         f"{view.load:.2f} requests/s and {growth:.2f} forecast, of {view.mix.input_tokens:.0f} + "
-        f"{view.mix.output_tokens:.0f} tokens, over {usable:.2f} a replica",
+        f"{view.mix.output_tokens:.0f} tokens, are {offered:.2f} times the {usable:.2f} that a replica takes",
     )
 
 
@@ -81,7 +110,9 @@ def backlog(view: View, correction: float) -> Step:
     left = queue_at(view, usable) - view.load * view.patience_seconds
     if left <= 0:
         return Step("backlog", None, f"{view.queue:.0f} requests wait, none for too long")
-    load_replicas = replicas_for(view.load, usable * policy.target_utilization)
+    load_replicas = staffed(
+        replicas_for(view.load, usable), policy.target_utilization, policy.small_fleet_reserve
+    )
     most = max(load_replicas + 1.0, load_replicas * (1.0 + policy.most_backlog_growth))
     drain_seconds = max(policy.drain_seconds, view.patience_seconds)
     needed = min(most, replicas_for(view.load + left / drain_seconds, usable))

@@ -8,6 +8,7 @@ Where an engine can't be seen, its share is taken to be that of the others, and 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llmservice_operator.autoscaling.histograms import Samples, merged
 from llmservice_operator.autoscaling.signals import ABSENT, NOTHING, Signal, Signals, SignalState, worst
@@ -64,8 +65,7 @@ class ServiceObserver:
             del self._tracks[name]
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """A ready replica's track, and how far it can be trusted as a whole."""
 
     track: ReplicaTrack
@@ -96,13 +96,14 @@ class _View:
         self._end = max((track.at for track in fresh), default=now)
         self._span = max((track.span_seconds for track in fresh), default=0.0)
         self._gone = [track for name, track in tracks.items() if name not in ready]
+        self._is_plain = self._all_are_plain()
 
     def signals(self) -> Signals:
         windows = self._windows
         latency, long = windows.latency_seconds, windows.long_seconds
         inputs, outputs = self._samples(Series.INPUT_LENGTH, long), self._samples(Series.OUTPUT_LENGTH, long)
         ttft, tpot = self._samples(Series.TTFT, latency), self._tpot(latency)
-        goal = self._context
+        goal, moved = self._context, self._moved_bytes(latency)
         return Signals(
             arrivals_per_second=self._arrivals(windows.short_seconds),
             sustained_arrivals_per_second=self._arrivals(long),
@@ -127,8 +128,8 @@ class _View:
             tpot_p95_seconds=_of(tpot, lambda samples: samples.quantile(0.95)),
             tpot_attainment=_within(tpot, goal.tpot_p95_seconds),
             itl_mean_seconds=_of(self._samples(Series.ITL, latency), lambda samples: samples.mean),
-            bandwidth_use=self._bandwidth_use(latency),
-            step_bytes=self._step_bytes(latency),
+            bandwidth_use=self._bandwidth_use(moved),
+            step_bytes=self._step_bytes(moved, latency),
             dram_active=goal.dram_active,
             sm_active=goal.sm_active,
             held_requests=goal.held_requests,
@@ -150,19 +151,46 @@ class _View:
         if not seconds:
             return SignalState.OK
         begin = self._end - min(seconds, self._span)
-        if track.begin > max(self._ready[name], begin) + self._windows.stale_seconds:
+        if not self._was_seen(name, track, begin):
             return SignalState.MISSING  # it was there before it was seen: what it did until then isn't known
         if any(track.was_reset(each, begin) for each in series):
             return SignalState.RESET
         return SignalState.OK
 
+    def _was_seen(self, name: str, track: ReplicaTrack, begin: float) -> bool:
+        """Whether this replica was seen from that time on, or from when it was ready."""
+        return track.begin <= max(self._ready[name], begin) + self._windows.stale_seconds
+
+    def _all_are_plain(self) -> bool:
+        """Whether nothing is wrong with any replica in any window, so that only what pages tell can differ."""
+        begin = self._end - min(self._windows.long_seconds, self._span)
+        return all(
+            seen.state is SignalState.OK
+            and seen.track.is_whole(begin)
+            and self._was_seen(name, seen.track, begin)
+            for name, seen in self._seen.items()
+        )
+
     # ── all replicas ──
+
+    def _states(self, series: tuple[Series, ...], seconds: float = 0.0) -> list[SignalState]:
+        """Of each replica, in order."""
+        if not self._is_plain:
+            return [self._state(name, series, seconds) for name in self._seen]
+        states = []
+        for seen in self._seen.values():
+            page = seen.track.page
+            is_told = page is not None
+            for each in series:
+                is_told = is_told and page.has(each)  # type: ignore[union-attr]
+            states.append(SignalState.OK if is_told else SignalState.MISSING)
+        return states
 
     def _too_short(self, series: tuple[Series, ...]) -> SignalState:
         """Why nothing is known over a window: the engines' own reason, or that they were not seen for long enough."""
         if self._span:
             return SignalState.MISSING
-        state = worst([self._state(name, series) for name in self._ready])
+        state = worst(self._states(series))
         return SignalState.MISSING if state is SignalState.OK else state
 
     def _flow(
@@ -172,20 +200,16 @@ class _View:
         seconds = min(seconds, self._span)
         if seconds < self._windows.least_seconds:
             return Signal(None, self._too_short(series), self._at)
-        states, counted, usable = [], 0.0, 0
-        for name, seen in self._seen.items():
-            state = self._state(name, series, seconds)
-            states.append(state)
+        states, counted, usable = self._states(series, seconds), 0.0, 0
+        for (track, _), state in zip(self._seen.values(), states, strict=True):
             if state is SignalState.OK or state is SignalState.RESET:
-                counted += max(0.0, grown(seen.track, seen.track.at - seconds))
+                counted += grown(track, track.at - seconds)
                 usable += 1
         if not usable:
             return Signal(None, worst(states), self._at)
         counted *= len(states) / usable
         counted += sum(
-            max(0.0, grown(track, self._end - seconds))
-            for track in self._gone
-            if track.at > self._end - seconds
+            grown(track, self._end - seconds) for track in self._gone if track.at > self._end - seconds
         )
         return Signal(counted / seconds, worst(states), self._at)
 
@@ -198,12 +222,12 @@ class _View:
     def _gauge(
         self, series: Series, combine: Callable[[list[float]], float], *, of_replica: str = "total"
     ) -> Signal:
-        states, values = [], []
-        for name, seen in self._seen.items():
-            state = self._state(name, (series,))
-            states.append(state)
-            if state is SignalState.OK and seen.track.page is not None:
-                values.append(float(getattr(seen.track.page.gauges[series], of_replica)))
+        states = self._states((series,))
+        values = [
+            float(getattr(seen.track.page.gauges[series], of_replica))
+            for seen, state in zip(self._seen.values(), states, strict=True)
+            if state is SignalState.OK and seen.track.page is not None
+        ]
         if not values:
             return Signal(None, worst(states), self._at)
         value = combine(values) * (len(states) / len(values) if combine is sum else 1.0)
@@ -212,10 +236,10 @@ class _View:
     def _samples(self, series: Series, seconds: float) -> tuple[Samples, SignalState, float]:
         """All replicas' samples of a histogram in the window, and their state."""
         seconds = min(seconds, self._span)
-        states = [self._state(name, (series,), seconds) for name in self._ready]
+        states = self._states((series,), seconds)
         parts = [
             seen.track.samples(series, seen.track.at - seconds)
-            for (name, seen), state in zip(self._seen.items(), states, strict=True)
+            for seen, state in zip(self._seen.values(), states, strict=True)
             if state is SignalState.OK or state is SignalState.RESET
         ]
         parts += [
@@ -260,14 +284,14 @@ class _View:
         ]
         return len(self._ready) * (sum(counts) / len(counts) if counts else 1.0)
 
-    def _bandwidth_use(self, seconds: float) -> Signal:
-        moved, peak = self._moved_bytes(seconds), self._context.peak_bytes_per_second
+    def _bandwidth_use(self, moved: Signal) -> Signal:
+        peak = self._context.peak_bytes_per_second
         if moved.value is None or not peak:
             return Signal(None, SignalState.MISSING if not peak else moved.state, self._at)
         return Signal(moved.value / (peak * self._engines()), moved.state, self._at)
 
-    def _step_bytes(self, seconds: float) -> Signal:
-        moved, steps = self._moved_bytes(seconds), self._rate(Series.STEPS, seconds)
+    def _step_bytes(self, moved: Signal, seconds: float) -> Signal:
+        steps = self._rate(Series.STEPS, seconds)
         state = worst([moved.state, steps.state])
         if moved.value is None or not steps.value:
             return Signal(None, SignalState.IDLE if state is SignalState.OK else state, self._at)

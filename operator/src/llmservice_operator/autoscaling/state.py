@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmservice_operator.autoscaling.capacity import LengthMix
+from llmservice_operator.autoscaling.recurrence import MOST_MINUTES
 
 SCHEMA = 1
 MOST_PEAKS = 32
@@ -22,8 +23,10 @@ class ScalerState:
     """Of the last decision."""
     watched_since: float = 0.0
     """Since when decisions followed each other without a gap."""
+    pace: float = 1.0
+    """How many times as fast as the model says steps are."""
     correction: float = 1.0
-    """What is observed over what the capacity model says."""
+    """What is observed over what the capacity model says of steps at that pace."""
     corrected_at: float = 0.0
     ready: int = 0
     ready_since: float = 0.0
@@ -32,11 +35,17 @@ class ScalerState:
     """Since when requests queue without a break; 0: they don't."""
     peaks: tuple[tuple[float, float], ...] = ()
     """(time, replicas needed) of the highest needs not yet out of the stabilisation window, falling."""
+    first_minute: int = 0
+    """Of `highs`, since the Unix epoch."""
+    highs: tuple[float, ...] = ()
+    """The highest need of each minute of the last hour."""
     rates: tuple[tuple[float, float], ...] = ()
     """(time, arrivals a second), for the forecast."""
     out_since: float = 0.0
     """Begin of the period that limits how fast replicas are added, and the number at its begin."""
     out_base: int = 0
+    out_at: float = 0.0
+    """Of the last scale-out."""
     in_at: float = 0.0
     """Of the last scale-in."""
     caution: float = 1.0
@@ -50,13 +59,16 @@ class ScalerState:
             "v": SCHEMA,
             "at": round(self.at, 1),
             "watchedSince": round(self.watched_since, 1),
+            "pace": round(self.pace, 4),
             "correction": round(self.correction, 4),
             "correctedAt": round(self.corrected_at, 1),
             "ready": [self.ready, round(self.ready_since, 1)],
             "queueingSince": round(self.queueing_since, 1),
             "peaks": [[round(at, 1), round(value, 3)] for at, value in self.peaks],
+            "highs": [self.first_minute, [round(value, 2) for value in self.highs]],
             "rates": [[round(at, 1), round(value, 4)] for at, value in self.rates],
             "out": [round(self.out_since, 1), self.out_base],
+            "outAt": round(self.out_at, 1),
             "inAt": round(self.in_at, 1),
             "caution": round(self.caution, 3),
             "mix": None
@@ -74,18 +86,23 @@ def read_state(data: Any) -> ScalerState:
     if not isinstance(data, Mapping) or data.get("v") != SCHEMA:
         return ScalerState()
     ready, out = _pair(data.get("ready")), _pair(data.get("out"))
+    first_minute, highs = _highs(data.get("highs"))
     state = ScalerState(
         at=_number(data.get("at"), _LARGEST_TIME),
         watched_since=_number(data.get("watchedSince"), _LARGEST_TIME),
+        pace=_number(data.get("pace"), _LARGEST_COUNT) or 1.0,
         correction=_number(data.get("correction"), _LARGEST_COUNT) or 1.0,
         corrected_at=_number(data.get("correctedAt"), _LARGEST_TIME),
         ready=int(ready[0]),
         ready_since=ready[1],
         queueing_since=_number(data.get("queueingSince"), _LARGEST_TIME),
         peaks=_pairs(data.get("peaks"), MOST_PEAKS),
+        first_minute=first_minute,
+        highs=highs,
         rates=_pairs(data.get("rates"), MOST_RATES),
         out_since=out[0],
         out_base=int(min(out[1], _LARGEST_COUNT)),
+        out_at=_number(data.get("outAt"), _LARGEST_TIME),
         in_at=_number(data.get("inAt"), _LARGEST_TIME),
         caution=max(1.0, _number(data.get("caution"), _LARGEST_COUNT)),
         mix=_mix(data.get("mix")),
@@ -110,6 +127,17 @@ def _pairs(value: Any, most: int) -> tuple[tuple[float, float], ...]:
     rows = [_pair(each) for each in value[-most:]] if isinstance(value, list) else []
     pairs = [row for row in rows if row[0]]
     return tuple(pairs) if pairs == sorted(pairs, key=lambda row: row[0]) else ()
+
+
+def _highs(value: Any) -> tuple[int, tuple[float, ...]]:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], list):
+        return (0, ())
+    first = int(_number(value[0], _LARGEST_TIME))
+    return (
+        (first, tuple(_number(each, _LARGEST_COUNT) for each in value[1][-MOST_MINUTES:]))
+        if first
+        else (0, ())
+    )
 
 
 def _mix(value: Any) -> LengthMix | None:

@@ -1,13 +1,14 @@
 """One engine's counters over time: differences that a restart, a reset, a gap or a jump of the clock cannot falsify."""
 
+import operator
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llmservice_operator.autoscaling.histograms import NONE, Samples
 from llmservice_operator.engines.metric_names import Series
-from llmservice_operator.engines.metrics_page import MetricsPage
+from llmservice_operator.engines.metrics_page import Histogram, MetricsPage
 
 COUNTERS = (
     Series.PREEMPTIONS,
@@ -24,9 +25,7 @@ COUNTERS = (
 HISTOGRAMS = (Series.TTFT, Series.ITL, Series.TPOT, Series.INPUT_LENGTH, Series.OUTPUT_LENGTH)
 _INDEX = {series: index for index, series in enumerate(COUNTERS)}
 _ARRIVED = len(COUNTERS)
-_WORK = tuple(
-    _INDEX[each] for each in (Series.PROMPT_TOKENS, Series.GENERATION_TOKENS, Series.FINISHED, Series.STEPS)
-)
+_WORK = (Series.GENERATION_TOKENS, Series.STEPS, Series.PROMPT_TOKENS, Series.FINISHED)
 _FASTEST_PER_SECOND: Mapping[Series, float] = {
     Series.READ_BYTES: 1e15,
     Series.WRITE_BYTES: 1e15,
@@ -77,14 +76,15 @@ class ReplicaTrack:
         self._windows = windows
         self._looks: list[_Look] = []
         self._raw: dict[Series, float] = {}
-        self._raw_histograms: dict[Series, tuple[tuple[float, ...], array[float], float]] = {}
+        self._raw_histograms: dict[Series, Histogram] = {}
         self._resets: dict[Series, float] = {}
         self._incarnation: tuple[str, float] | None = None
         self._in_flight: float | None = None
         self._lost = 0.0
         self._moved_at = 0.0
         self._cpu_moved_at = 0.0
-        self._found: tuple[float, tuple[_Look, _Look, float]] | None = None
+        self._grown: dict[float, list[float]] = {}
+        """What was worked out since the newest look: growth of each counter by when it begins."""
         self.page: MetricsPage | None = None
         """The newest page."""
 
@@ -147,13 +147,19 @@ class ReplicaTrack:
         """Whether that series began anew after this time."""
         return self._resets.get(series, 0.0) >= since > 0.0
 
+    def is_whole(self, since: float) -> bool:
+        """Whether no series began anew after this time, and none of the newest page is invalid."""
+        if self.page is None or self.page.invalid:
+            return False
+        return all(at < since for at in self._resets.values())
+
     def growth(self, series: Series, begin: float) -> float:
         """By how much a counter grew from that time to the newest look; from the oldest look, if that is later."""
-        return self._growth(_INDEX[series], begin)
+        return self._growths(begin)[_INDEX[series]]
 
     def arrived(self, begin: float) -> float:
         """Requests that came from that time to the newest look."""
-        return self._growth(_ARRIVED, begin)
+        return self._growths(begin)[_ARRIVED]
 
     def samples(self, series: Series, begin: float) -> Samples:
         """A histogram's samples from that time to the newest look."""
@@ -165,47 +171,58 @@ class ReplicaTrack:
         low, high = before.histograms.get(series), after.histograms.get(series)
         if newest is None or low is None or high is None or not len(low) == len(high) == len(newest):
             return NONE
-        if low is high:
-            grown = [new - old for new, old in zip(newest, low, strict=True)]
+        if newest is low:
+            return NONE  # nothing came
+        if low is high or not part:
+            grown = list(map(operator.sub, newest, low))
         else:
             grown = [
                 new - (old + (next_ - old) * part) for new, old, next_ in zip(newest, low, high, strict=True)
             ]
-        return Samples(known[0], grown[:-1], grown[-1])
+        return Samples(known.bounds, grown[:-1], grown[-1])
 
-    def _growth(self, index: int, begin: float) -> float:
-        if len(self._looks) < 2:
-            return 0.0
-        before, after, part = self._around(begin)
-        low = before.counters[index]
-        return self._looks[-1].counters[index] - (low + (after.counters[index] - low) * part)
+    def _growths(self, begin: float) -> Sequence[float]:
+        """Growth of each counter since that time; 0 for one that seems to have fallen."""
+        grown = self._grown.get(begin)
+        if grown is None:
+            if len(self._looks) < 2:
+                grown = [0.0] * (_ARRIVED + 1)
+            else:
+                before, after, part = self._around(begin)
+                grown = [
+                    max(0.0, new - (low + (high - low) * part))
+                    for new, low, high in zip(
+                        self._looks[-1].counters, before.counters, after.counters, strict=True
+                    )
+                ]
+            self._grown[begin] = grown
+        return grown
 
     def _around(self, time: float) -> tuple[_Look, _Look, float]:
         """The looks before and after this time, and how far between them it is."""
-        if self._found is not None and self._found[0] == time:
-            return self._found[1]
         looks = self._looks
         after = bisect_right(looks, time, key=_time)
         if after in {0, len(looks)}:
             end = looks[0] if after == 0 else looks[-1]
-            found = (end, end, 0.0)
-        else:
-            before = looks[after - 1]
-            found = (before, looks[after], (time - before.at) / (looks[after].at - before.at))
-        self._found = (time, found)
-        return found
+            return (end, end, 0.0)
+        before = looks[after - 1]
+        return (before, looks[after], (time - before.at) / (looks[after].at - before.at))
 
     def _note_progress(self, page: MetricsPage, at: float, *, is_new: bool) -> None:
         """Remember when the engine's counters, and the process' own clock, last moved."""
-        if is_new or any(
-            self._raw.get(COUNTERS[each]) != page.counters.get(COUNTERS[each]) for each in _WORK
-        ):
+        raw, counters = self._raw, page.counters
+        if is_new:
             self._moved_at = at
+        else:
+            for series in _WORK:
+                if raw.get(series) != counters.get(series):
+                    self._moved_at = at
+                    break
         cpu_seconds = page.counters.get(Series.CPU_SECONDS)
-        if is_new or cpu_seconds != self._raw.get(Series.CPU_SECONDS):
+        if is_new or cpu_seconds != raw.get(Series.CPU_SECONDS):
             self._cpu_moved_at = at
         if cpu_seconds is not None:
-            self._raw[Series.CPU_SECONDS] = cpu_seconds
+            raw[Series.CPU_SECONDS] = cpu_seconds
 
     def _count(
         self, page: MetricsPage, at: float, totals: "array[float]", step_seconds: float, *, is_new: bool
@@ -243,24 +260,25 @@ class ReplicaTrack:
             if read is None:
                 continue
             known = self._raw_histograms.get(series)
-            self._raw_histograms[series] = (read.bounds, read.counts, read.total)
-            if known is None or known[0] != read.bounds:
-                totals[series] = array("d", [0.0] * (len(read.bounds) + 1))
-                continue
-            if not is_new and read.counts == known[1]:
-                continue
-            old = [*known[1], known[2]] if not is_new else [0.0] * (len(read.bounds) + 1)
-            grown = [new - before for new, before in zip((*read.counts, read.total), old, strict=True)]
-            if min(grown[:-1]) < 0.0:  # a sum of times may fall by a rounding, or by a clock that was set
-                self._resets[series] = at
-            else:
-                totals[series] = array("d", map(float.__add__, totals[series], grown))
+            self._raw_histograms[series] = read
+            if known is None or known.bounds != read.bounds:
+                totals[series] = array("d", bytes(8 * (len(read.bounds) + 1)))
+            elif is_new:
+                totals[series] = array("d", map(operator.add, totals[series], (*read.counts, read.total)))
+            elif read.counts != known.counts:
+                grown = list(map(operator.sub, read.counts, known.counts))
+                if min(grown) < 0.0:
+                    self._resets[series] = at
+                    continue
+                # A sum of times may fall by a rounding, or by a clock that was set.
+                grown.append(read.total - known.total)
+                totals[series] = array("d", map(operator.add, totals[series], grown))
 
     def _keep(self, look: _Look) -> None:
         """Add a look, and drop those that no window needs."""
         looks, windows = self._looks, self._windows
         looks.append(look)
-        self._found = None
+        self._grown.clear()
         if len(looks) >= 3 and looks[-2].at - looks[-3].at < windows.spacing_seconds:
             del looks[-2]
         while len(looks) > 2 and looks[1].at <= look.at - windows.long_seconds:

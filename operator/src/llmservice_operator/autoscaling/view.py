@@ -17,6 +17,8 @@ behind one other on average (M/D/1)."""
 _LEAST_PATIENCE_SECONDS = 1.0
 _FREE_PATIENCE_SECONDS = 10.0
 """How long requests may wait where there is no objective."""
+_KEEP_STARTS = 3.0
+"""A replica serves three times as long as it took to start, or is not worth its start."""
 _LONGEST_SECONDS = 600.0
 """Of a request's duration that is waited for."""
 
@@ -38,11 +40,15 @@ class View:
     """Requests that wait, in engines and outside."""
     is_queueing: bool
     """Whether they are more than a busy replica has waiting now and then."""
+    is_even: bool
+    """Whether requests come at the rate of the long window, within noise: neither a burst nor the calm after one."""
     patience_seconds: float
     """How long a request may wait."""
     start_seconds: float
     """How long a replica that is ordered now takes."""
     stabilization_seconds: float
+    keep_seconds: float
+    """How long after a scale-out no replica is taken."""
 
     def is_settled(self, state: ScalerState) -> bool:
         """Whether latency and throughput tell of the ready replicas that there are now.
@@ -84,8 +90,10 @@ def look(inputs: Inputs, state: ScalerState, now: float) -> View:
         latency_ratio=_latency_ratio(inputs),
         queue=queue,
         is_queueing=queue > max(1.0, _QUEUE_OF_REPLICA * inputs.fleet.ready),
+        is_even=_is_even(signals.arrivals_per_second, signals.sustained_arrivals_per_second, inputs),
         patience_seconds=max(_LEAST_PATIENCE_SECONDS, limit_seconds),
         start_seconds=start_seconds,
+        keep_seconds=min(policy.most_stabilization_seconds, _KEEP_STARTS * start_seconds),
         stabilization_seconds=min(policy.most_caution, state.caution)
         * min(
             policy.most_stabilization_seconds,
@@ -101,8 +109,18 @@ def _load(short: Signal, long: Signal, inputs: Inputs) -> float | None:
     """
     if short.value is None or long.value is None:
         return long.value if short.value is None else short.value
-    noise = inputs.policy.burst_deviations * math.sqrt(long.value / WINDOWS.short_seconds)
-    return short.value if short.value > long.value + noise else long.value
+    return short.value if short.value > long.value + _noise(long.value, inputs) else long.value
+
+
+def _is_even(short: Signal, long: Signal, inputs: Inputs) -> bool:
+    if short.value is None or long.value is None:
+        return False
+    return abs(short.value - long.value) <= _noise(long.value, inputs)
+
+
+def _noise(rate: float, inputs: Inputs) -> float:
+    """What chance may add to the short window's rate of a Poisson stream."""
+    return inputs.policy.burst_deviations * math.sqrt(rate / WINDOWS.short_seconds)
 
 
 def _mix(inputs: Inputs, state: ScalerState) -> LengthMix:

@@ -126,6 +126,10 @@ class ReadyCapacity:
         """See CapacityModel.itl_seconds."""
         return None if self.grid is None else self.grid.itl_seconds(batch, mix)
 
+    def prompt_seconds(self, mix: LengthMix) -> float | None:
+        """See CapacityModel.prompt_seconds."""
+        return None if self.grid is None else self.grid.prompt_seconds(mix)
+
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
@@ -142,6 +146,10 @@ class Scaled:
     def itl_seconds(self, batch: float, mix: LengthMix) -> float | None:
         """See CapacityModel.itl_seconds."""
         return self.model.itl_seconds(batch, mix)
+
+    def prompt_seconds(self, mix: LengthMix) -> float | None:
+        """See CapacityModel.prompt_seconds."""
+        return self.model.prompt_seconds(mix)
 
 
 class CapacityBook:
