@@ -160,6 +160,16 @@ def test_a_load_that_moved_by_more_than_a_fifth_is_written_once_a_minute() -> No
     assert write_wait_seconds(written(4.0), written(5.0), 20.0) == 40.0
 
 
+def remembering(at: float) -> dict[str, Any]:
+    status = ScalingStatus(desired_replicas=2, state=json.dumps({"v": 1, "at": at}))
+    return status_json(LLMServiceStatus(scaling=status))
+
+
+def test_what_a_decision_remembers_is_written_each_ten_minutes() -> None:
+    assert write_wait_seconds(remembering(NOW), remembering(NOW + 599), 600.0) is None
+    assert write_wait_seconds(remembering(NOW), remembering(NOW + 600), 600.0) == 0.0
+
+
 def test_another_number_of_replicas_is_written_at_once() -> None:
     before = scaling_status(ScalingStatus(desired_replicas=2), found(decided(2, 3)), SPEC)
 

@@ -4,6 +4,8 @@ from llmservice_operator.controller.autoscale_outcome import Outcome
 
 VALUES_SECONDS = 60.0
 """Numbers that moved are told at most this often for one service."""
+REMEMBER_SECONDS = 610.0
+"""What a decision remembers is told of this often all the same: a little later than it is worth a write."""
 AGAIN_SECONDS = 30.0
 """How soon replicas that are wanted and not asked for yet are told of again."""
 MOVED_FRACTION = 0.2
@@ -50,7 +52,10 @@ class News:
         due = (
             facts != self._facts
             or (unmet and since >= AGAIN_SECONDS)
-            or (since >= VALUES_SECONDS and _moved(self._values, values) and self._allowance.take(now))
+            or (
+                (since >= REMEMBER_SECONDS or (since >= VALUES_SECONDS and _moved(self._values, values)))
+                and self._allowance.take(now)
+            )
         )
         if due:
             self._facts, self._values, self._at = facts, values, now

@@ -1,7 +1,8 @@
 """When a status is worth a write. Pure.
 
 A change of state is written at once. Values that only move are written seldom: the progress of a load each
-`PROGRESS_SECONDS`, other numbers once in `VALUES_SECONDS` and only if one moved by more than a fifth.
+`PROGRESS_SECONDS`, other numbers once in `VALUES_SECONDS` and only if one moved by more than a fifth, what scaling
+remembers once in `REMEMBER_SECONDS`.
 """
 
 import json
@@ -15,6 +16,8 @@ from llmservice_operator.api.status import LLMServiceStatus
 MAX_STATUS_BYTES = 16 * 1024
 PROGRESS_SECONDS = 10.0
 VALUES_SECONDS = 60.0
+REMEMBER_SECONDS = 600.0
+"""What a scaling decision remembers is at most so old when a new process begins with it."""
 MOVED_FRACTION = 0.2
 
 _WORDS_LENGTHS = (256, 128, 64, 16)
@@ -66,6 +69,8 @@ def write_wait_seconds(
         return _left(PROGRESS_SECONDS, since_write_seconds)
     if _moved(old.get("engine"), new.get("engine")) or _moved(_load(old), _load(new)):
         return _left(VALUES_SECONDS, since_write_seconds)
+    if _remembered_at(new) - _remembered_at(old) >= REMEMBER_SECONDS:
+        return 0.0
     return None
 
 
@@ -90,6 +95,16 @@ def _without_values(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tells_progress(condition: Mapping[str, Any]) -> bool:
     return condition.get("reason") == Reason.LOADING_WEIGHTS
+
+
+def _remembered_at(status: Mapping[str, Any]) -> float:
+    """When the scaling loop remembered what is written, in seconds since the Unix epoch; 0: never."""
+    text = (status.get("scaling") or {}).get("state") or "{}"
+    try:
+        at = json.loads(text).get("at")
+    except (AttributeError, ValueError):
+        return 0.0
+    return float(at) if _is_number(at) else 0.0
 
 
 def _load(status: Mapping[str, Any]) -> dict[str, Any]:
