@@ -36,7 +36,7 @@ class Matrix:
     """Cases."""
 
 
-QUICK = Matrix(name="quick", seeds=2, day_seeds=1, starts=(120.0,), large=False, tuned=("conv 2024-05-15",))
+QUICK = Matrix(name="quick", seeds=2, day_seeds=1, starts=(120.0,), large=False, tuned=("llm-d ramp",))
 FULL = Matrix(
     name="full", seeds=5, day_seeds=2, starts=(120.0, 10.0, 300.0), large=True, tuned=tuple(fit_cases())
 )

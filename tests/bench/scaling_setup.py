@@ -249,6 +249,7 @@ REPORTED_DAYS, FIT_DAY = ("2024-05-15", "2024-05-12"), "2024-05-14"
 REPORTED_SERVEGEN, FIT_SERVEGEN = 8, 9
 FIT_HOURS = (6.0, 14.0)
 """Of those days: the climb to the peak, and most of it."""
+_HOURS = f"{FIT_HOURS[0]:.0f} to {FIT_HOURS[1]:.0f}"
 
 
 def _azure_case(kind: str, date: str, peak: int) -> Case:
@@ -291,21 +292,19 @@ def cases(peak: int = 8) -> tuple[Case, ...]:
 
 
 def fit_cases(peak: int = 8) -> Mapping[str, Case]:
-    """What peers are tuned on, by the case that is reported of them."""
+    """What peers are tuned on, by the case that is reported: another day's hours; for the ramp its other kind."""
     days = {
         f"conv {REPORTED_DAYS[0]}": _azure_case("conv", FIT_DAY, peak),
         f"code {REPORTED_DAYS[0]}": _azure_case("code", FIT_DAY, peak),
         f"servegen day {REPORTED_SERVEGEN}": _servegen_case(FIT_SERVEGEN, peak),
     }
-    return {
-        name: replace(
-            case, name=f"{case.name}, {FIT_HOURS[0]:.0f} to {FIT_HOURS[1]:.0f} h", load=_hours(case)
-        )
-        for name, case in days.items()
-    }
+    named = {name: replace(by_hours(case), name=f"{case.name}, {_HOURS} h") for name, case in days.items()}
+    unwaited = next(case for case in cases(peak) if case.name == "llm-d ramp, unwaited")
+    return {"llm-d ramp": unwaited, **named}
 
 
-def _hours(case: Case) -> Callable[[int], Load]:
+def by_hours(case: Case) -> Case:
+    """Its FIT_HOURS alone."""
     begin, end = (hours * 3600.0 for hours in FIT_HOURS)
 
     def load(seed: int) -> Load:
@@ -319,7 +318,7 @@ def _hours(case: Case) -> Callable[[int], Load]:
             seconds=end - begin,
         )
 
-    return load
+    return replace(case, load=load)
 
 
 def first_replicas(case: Case, load: Load) -> int:
