@@ -25,7 +25,7 @@ from observability.stage.samples import Sample, read
 
 TESTS = Path(__file__).resolve().parents[2]
 H200 = TESTS / "data" / "metrics" / "vllm-0.26.0_h200_llama-3.1-8b.txt"
-CPU = TESTS / "contract" / "data" / "vllm-0.32.0-cpu-metrics.txt"
+CPU = TESTS / "observability" / "pages" / "vllm-0.32.0_cpu_smollm2.txt"
 FINISHED = "vllm:request_success_total"
 _OPERATIONS_PER_TOKEN = 2 * 8.03e9
 """Of Llama-3.1-8B: two for each weight."""
