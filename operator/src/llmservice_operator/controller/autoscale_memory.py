@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from llmservice_operator.api.status_scaling import STATE_MAX_LENGTH
 from llmservice_operator.autoscaling.state import ScalerState, read_state
 from llmservice_operator.controller.autoscale_starts import LONGEST_SECONDS, Starts
 
@@ -23,13 +24,14 @@ class Memory:
 
 
 def write_memory(state: ScalerState, starts: Starts, scale: float) -> str:
-    """The text, beside the keys of `decide`'s own state."""
+    """The text, beside the keys of `decide`'s own state; empty where the status would not take it."""
     kept = {
         **state.to_json(),
         _STARTS: [round(each, 1) for each in starts.seconds],
         _SCALE: round(scale, 4),
     }
-    return json.dumps(kept, separators=(",", ":"))
+    text = json.dumps(kept, separators=(",", ":"))
+    return text if len(text) <= STATE_MAX_LENGTH else ""
 
 
 def read_memory(text: str) -> Memory:
