@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmservice_operator.api.conditions import ConditionType, Reason
+from llmservice_operator.autoscaling.capacity import Capacity
 from llmservice_operator.autoscaling.decide import decide
 from llmservice_operator.autoscaling.decision import Decision, Inputs
 from llmservice_operator.autoscaling.fleet import Fleet
@@ -29,6 +30,7 @@ from llmservice_operator.controller.autoscale_slo import SloCounter
 from llmservice_operator.controller.autoscale_starts import Starts
 from llmservice_operator.controller.autoscale_subject import Role, Subject
 from llmservice_operator.controller.autoscale_verdicts import (
+    PAUSED,
     Findings,
     Settled,
     metrics_available,
@@ -144,7 +146,7 @@ class ServiceScaler:
         bounds = subject.bounds
         if bounds is None:
             raise ValueError(f"{subject.key} isn't scaled")
-        is_held = subject.paused or policy.problem is not None
+        held = PAUSED if subject.paused else policy.problem.message if policy.problem is not None else ""
         decision = decide(
             Inputs(
                 signals=signals,
@@ -156,13 +158,13 @@ class ServiceScaler:
                 max_replicas=bounds.max_replicas,
                 policy=policy.policy,
                 weights_bytes_per_step=capacity.weights_bytes_per_step,
-                other_writer=subject.other_writer or ("nobody" if is_held else ""),
+                other_writer=subject.other_writer or held,
             ),
             self._state,
             now,
         )
-        if policy.problem is not None and not subject.other_writer:
-            decision = replace(decision, ruling="policy", reason=policy.problem.message, steps=())
+        if held and not subject.other_writer:
+            decision = replace(decision, ruling="held", reason=held, steps=())
         self._state = self._rescaled(decision.state, policy.policy) if capacity.is_rough else decision.state
         self._count(decision)
         return decision
@@ -207,7 +209,13 @@ class ServiceScaler:
         capacity: ReadyCapacity,
         policy: PolicyAnswer,
     ) -> Outcome:
-        expected = capacity.capacity(self._state.mix or subject.expected_mix) if decision is None else None
+        room = (
+            capacity.capacity(self._state.mix or subject.expected_mix)
+            if decision is None
+            else Capacity(
+                requests_per_second=decision.capacity_requests_per_second, unreachable=decision.unreachable
+            )
+        )
         found = Findings(
             subject=subject,
             signals=signals,
@@ -216,11 +224,7 @@ class ServiceScaler:
             failures=self._failures,
             decision=decision,
             policy_problem=policy.problem,
-            unreachable=decision.unreachable
-            if decision is not None
-            else expected.unreachable
-            if expected
-            else "",
+            unreachable=room.unreachable,
         )
         bounds = subject.bounds
         fleet = fleet_of(subject, self.starts, now)
@@ -233,11 +237,7 @@ class ServiceScaler:
             verdicts=self._verdicts(found),
             memory="" if decision is None else write_memory(self._state, self.starts, self._scale),
             start_seconds=fleet.start_seconds(now),
-            capacity_requests_per_second=expected.requests_per_second
-            if expected is not None
-            else decision.capacity_requests_per_second
-            if decision is not None
-            else 0.0,
+            capacity_requests_per_second=room.requests_per_second,
         )
 
     def _verdicts(self, found: Findings) -> dict[ConditionType, Verdict]:

@@ -20,6 +20,7 @@ STARTING_SECONDS = 30.0
 LEAST_SAMPLES = 20
 """A p95 of fewer is a maximum."""
 _MOST_TOLD = 4
+PAUSED = 'the annotation llmservice.dev/paused is "true"; remove it to go on'
 _STATE_REASONS = {
     SignalState.RESET: Reason.METRICS_RESET,
     SignalState.STALE: Reason.METRICS_STALE,
@@ -113,8 +114,7 @@ def scaling_active(found: Findings) -> Verdict | None:
             status="False", reason=Reason.SCALING_INPUT_INVALID, message=f"{words}; {_held(found)}"
         )
     if found.subject.paused:
-        words = 'the annotation llmservice.dev/paused is "true"; remove it to go on'
-        return Verdict(status="False", reason=Reason.PAUSED, message=f"{words}; {_held(found)}")
+        return Verdict(status="False", reason=Reason.PAUSED, message=f"{PAUSED}; {_held(found)}")
     if not decision.is_written:
         return Verdict(status="False", reason=Reason.REPLICAS_OWNED_BY_OTHER, message=decision.reason)
     words = f"{decision.ruling}: {decision.reason}"
