@@ -17,7 +17,6 @@ from observability.dashboards.parts import (
 )
 from observability.dashboards.theme import EXPECTED, GOOD, IDLE, MEASURED, NEUTRAL, PROMISED
 
-ALL = 'namespace=~"$namespace"'
 OWN = 'namespace="$namespace",name="$service"'
 TOLERANCE_BYTES = 2**30
 SIZING_PAGE = (
@@ -165,12 +164,12 @@ def _start() -> list[Panel]:
 
 
 def _all() -> list[Panel]:
-    kv = 'max by (namespace, name) (llmservice_plan_{what}_bytes{{{where},term="kv_cache"}})'
-    actual, predicted = (kv.format(what=what, where=ALL) for what in ("actual", "predicted"))
-    weights = 'max by (namespace, name) (llmservice_plan_{what}_bytes{{{where},term="weights"}})'
-    accurate = (
-        f'max by (namespace, name) (llmservice_service_condition{{{ALL},type="PlanAccurate",status="True"}})'
-    )
+    def bytes_of(what: str, term: str) -> str:
+        return f'max by (namespace, name) (llmservice_plan_{what}_bytes{{term="{term}"}})'
+
+    told = 'max by (namespace, name) (llmservice_service_condition{{type="PlanAccurate",status="{status}"}})'
+    accurate = f"{told.format(status='True')} or 0 * {told.format(status='False')}"
+    predicted, actual = bytes_of("predicted", "kv_cache"), bytes_of("actual", "kv_cache")
     return [
         rows(
             "All services",
@@ -185,8 +184,9 @@ def _all() -> list[Panel]:
                 unit="percentunit",
                 steps=((None, PROMISED), (-0.02, GOOD), (0.15, IDLE)),
             ),
-            Column(name="Weights planned", query=weights.format(what="predicted", where=ALL), unit="bytes"),
-            Column(name="Weights measured", query=weights.format(what="actual", where=ALL), unit="bytes"),
+            Column(name="Weights planned", query=bytes_of("predicted", "weights"), unit="bytes"),
+            Column(name="Weights measured", query=bytes_of("actual", "weights"), unit="bytes"),
+            height=6,
             sort="Service",
         )
     ]
@@ -211,7 +211,7 @@ def dashboard() -> Dashboard:
             "Plan and report": _numbers(),
             "Memory of one accelerator": _memory(),
             "Start": _start(),
-            "All services of the namespace": _all(),
+            "All services": _all(),
         },
         variables=[namespace, service],
     )
