@@ -27,7 +27,8 @@ SLOW = {
     "env": [{"name": "FAKE_ENGINE_TPOT_SECONDS", "value": "0.2"}],
 }
 """Two requests at once, four seconds for each: half a request a second."""
-RATE, LOAD_SECONDS = 2.0, 30.0
+RATE, LOAD_SECONDS = 2.0, 120.0
+"""Longer than a second replica takes: the load ends when it is ready."""
 LIE_SECONDS = 45.0
 """More than the half minute after which the policy takes a replica that isn't needed."""
 
@@ -62,12 +63,9 @@ def played(platform: Platform, namespace: str) -> Iterator[Played]:
     fleet.apply(NAME, engine=SLOW, drain={"timeout": "5s"}, scaling=scaling, slo=slo)
     fleet.wait_ready(NAME)
     requests = [Request(count / RATE, 0, 20, 20) for count in range(int(LOAD_SECONDS * RATE))]
-    with replay(
-        platform.cluster, namespace, [Target(f"{NAME}.{namespace}.svc", 8000, NAME)], requests
-    ) as load:
+    with replay(platform.cluster, namespace, [Target(f"{NAME}.{namespace}.svc", 8000, NAME)], requests):
         fleet.wait_ready(NAME, replicas=2)
         out = _last_decision(fleet)
-        load.wait(120.0)
     _lie(fleet, "metrics-nan:counters=yes")
     time.sleep(LIE_SECONDS)  # that nothing happens can't be watched for
     service = fleet.get("llmservice", NAME)

@@ -43,7 +43,7 @@ IDLE_REQUESTS, IDLE_GAP_SECONDS = 12, 4.0
 FULL_REQUESTS = 48
 LOW_SHARE, HIGH_SHARE = 0.25, 1.25
 """Of the rate of one replica that has too much to do."""
-STAGE_SECONDS = (120.0, 300.0, 360.0)
+STAGE_SECONDS = (90.0, 240.0, 330.0)
 TTFT_SLACK, TPOT_SLACK = 4.0, 2.5
 """Objectives over what is measured while one request at a time runs: a batch shares the core."""
 START_SECONDS = 400.0
@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scaling_demo", description=__doc__)
     parser.parse_args()
     with platform() as cluster:
-        deploy.apply(cluster, config_map(NAMESPACE), service())
+        deploy.apply(cluster, config_map(NAMESPACE), service(cluster.nodes[0]))
         client.start(cluster, NAMESPACE, cluster.nodes[0])
         wait_ready(cluster)
         say("one replica is ready")
@@ -67,7 +67,7 @@ def main() -> int:
         }
         say(f"alone: TTFT p95 {idle['p95_ttft_ms']:.0f} ms, TPOT p95 {idle['p95_tpot_ms']:.0f} ms; "
             f"at most {rate:.2f} requests/s; objectives {objectives}")  # fmt: skip
-        deploy.apply(cluster, service(slo=objectives, scaling={"maxReplicas": 2}))
+        deploy.apply(cluster, service(cluster.nodes[0], slo=objectives, scaling={"maxReplicas": 2}))
         wait_ready(cluster)
         stages = [
             (LOW_SHARE, STAGE_SECONDS[0]),
@@ -120,8 +120,8 @@ def platform() -> Iterator[Cluster]:
             cluster.kubectl("delete", "pv", f"models-{NAMESPACE}", "--ignore-not-found")
 
 
-def service(**more: Any) -> dict[str, Any]:
-    """SmolLM2 on one thread a replica."""
+def service(node: str, **more: Any) -> dict[str, Any]:
+    """SmolLM2 on one thread a replica, on the node that has the engine's image."""
     return {
         "apiVersion": "llmservice.dev/v1alpha1",
         "kind": "LLMService",
@@ -141,7 +141,10 @@ def service(**more: Any) -> dict[str, Any]:
                 "outputTokens": {"p50": OUTPUT_TOKENS},
             },
             "drain": {"timeout": "1m"},
-            "podTemplate": {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": CORES}}},
+            "podTemplate": {
+                "nodeSelector": {"kubernetes.io/hostname": node},
+                "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": CORES}},
+            },
             **more,
         },
     }
