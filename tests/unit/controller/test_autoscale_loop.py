@@ -154,6 +154,7 @@ async def test_a_policy_of_the_cluster_is_used_from_the_next_decision_on(clock: 
     await rig.run(15)
 
     assert rig.wanted
+    assert told(rig, ConditionType.SCALING_ACTIVE).status == "True"
 
 
 async def test_a_policy_that_can_not_be_meant_holds_the_replicas(clock: FakeClock) -> None:

@@ -248,7 +248,9 @@ class ServiceScaler:
             ConditionType.SLO_MET: slo_met(found, available),
         }
         return {
-            kind: self._settled[kind].tell(verdict, found.now, _patience_seconds(kind, verdict))
+            kind: self._settled[kind].tell(
+                verdict, found.now, _patience_seconds(kind, verdict, self._settled[kind].status)
+            )
             for kind, verdict in made.items()
             if verdict is not None
         }
@@ -292,9 +294,9 @@ def _context(subject: Subject, activity: Activity) -> Context:
     )
 
 
-def _patience_seconds(kind: ConditionType, verdict: Verdict) -> float:
-    """A refusal to scale is told at once: it changes what is done."""
-    if kind is ConditionType.SCALING_ACTIVE and verdict.status == "False":
+def _patience_seconds(kind: ConditionType, verdict: Verdict, told: str) -> float:
+    """How long this must last after a verdict of that status. Whether replicas are scaled is told at once."""
+    if kind is ConditionType.SCALING_ACTIVE and verdict.status != told:
         return 0.0
     if kind is ConditionType.METRICS_AVAILABLE and verdict.status == "False":
         return FAULT_PATIENCE_SECONDS

@@ -129,6 +129,11 @@ class Settled:
         self._other = ("", "")
         self._since = 0.0
 
+    @property
+    def status(self) -> str:
+        """Of the last answer; empty: there was none."""
+        return "" if self._told is None else self._told.status
+
     def tell(self, verdict: Verdict, now: float, patience_seconds: float) -> Verdict:
         """What is to be told at this time, if another answer must have lasted for so long."""
         answer = (verdict.status, verdict.reason)
