@@ -66,6 +66,10 @@ test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
 test-observability: venv ## Dashboards, rules and alerts on a real Prometheus
 	@$(PYTEST) tests/observability -q
 
+.PHONY: alerts-staged
+alerts-staged: venv ## Four faults on a real Prometheus: the right alert of each, and no other; 2 min
+	@cd tests && ../$(BIN)/python -m observability.staged
+
 .PHONY: chaos
 chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
 	@$(PYTEST) tests/chaos -q -s --timeout 7200 --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))

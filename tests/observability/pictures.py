@@ -36,10 +36,10 @@ def draw(folder: Path) -> None:
         prometheus = Prometheus(Path(place), port=free_port())
         prometheus.fill(openmetrics((BEGIN + each.at_seconds, cluster.targets(each)) for each in moments))
         try:
-            prometheus.start(rules=False, lookback=LOOKBACK)
+            prometheus.start(rules_file=None, lookback=LOOKBACK)
             prometheus.record(BEGIN, BEGIN + SECONDS)
             prometheus.stop()
-            prometheus.start(rules=False, lookback=LOOKBACK)
+            prometheus.start(rules_file=None, lookback=LOOKBACK)
             for name, (namespace, service) in CHOSEN.items():
                 chosen = Chosen(
                     namespace=namespace,

@@ -70,13 +70,13 @@ class Prometheus:
         scrapes: Sequence[dict[str, Any]] = (),
         *,
         interval: str = "1s",
-        rules: bool = True,
+        rules_file: Path | None = RULES,
         lookback: str = "5m",
     ) -> None:
         """Serve. `scrapes`: scrape_configs. `lookback`: how long a sample counts that nothing has ended."""
         config = {
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
-            "rule_files": [str(RULES)] if rules else [],
+            "rule_files": [str(rules_file)] if rules_file else [],
             "scrape_configs": list(scrapes),
         }
         file = self.folder / "prometheus.yaml"
