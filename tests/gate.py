@@ -46,7 +46,10 @@ STAGES = (
     Stage(name="unit tests", commands=(pytest("tests/unit", "-n", "2"),)),
     Stage(name="cluster binaries", commands=((PYTHON, "-m", "devcluster", "build"),)),
     Stage(name="generated files", commands=((PYTHON, "-m", "generate", "--check"),)),
-    Stage(name="dashboards and alerts", commands=(pytest("tests/observability"),)),
+    Stage(
+        name="dashboards and alerts",
+        commands=((PYTHON, "-m", "observability.programs"), pytest("tests/observability")),
+    ),
     Stage(name="real API server", commands=(pytest("tests/integration", "tests/manifests", "tests/docs"),)),
     Stage(name="20 kills of the operator", commands=(pytest("tests/chaos", "-s", "--kills", "20"),)),
     Stage(

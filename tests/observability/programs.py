@@ -21,3 +21,7 @@ PROGRAMS = (_program("prometheus"), _program("promtool"))
 def binaries() -> Binaries:
     """Both programs; `ensure` builds what is missing, with progress, and says what is needed for it."""
     return Binaries(sources=SOURCES, programs=PROGRAMS)
+
+
+if __name__ == "__main__":
+    binaries().ensure()
