@@ -6,7 +6,7 @@ from llmservice_operator.autoscaling.correction import Correction
 from llmservice_operator.autoscaling.decision import Objectives
 from llmservice_operator.autoscaling.signals import Signal, Signals, SignalState
 from llmservice_operator.autoscaling.state import MOST_PEAKS, ScalerState
-from llmservice_operator.autoscaling.view import View
+from llmservice_operator.autoscaling.view import WINDOWS, View
 
 
 def untrusted(view: View) -> list[str]:
@@ -29,6 +29,10 @@ def objections(
     watched = view.now - state.watched_since
     if watched < view.stabilization_seconds:
         yield "watched", f"watched for {watched:.0f} s of {view.stabilization_seconds:.0f} s"
+    span, enough = signals.span_seconds, min(WINDOWS.long_seconds, view.stabilization_seconds)
+    if span < enough:
+        # Decisions went on, by what is in the status; but the pages before a restart are gone, and few tell little.
+        yield "seen", f"engines were looked at for {span:.0f} s of {enough:.0f} s"
     if (
         view.latency_ratio is not None
         and view.latency_ratio > 1.0

@@ -73,7 +73,7 @@ def highest_load(view: View) -> float:
     """
     signals, deviations = view.inputs.signals, view.inputs.policy.scale_in_deviations
     bounds = [
-        signal.value + deviations * math.sqrt(signal.value / seconds)
+        signal.value + deviations * math.sqrt(signal.value / min(seconds, max(1.0, signals.span_seconds)))
         for signal, seconds in (
             (signals.arrivals_per_second, WINDOWS.short_seconds),
             (signals.sustained_arrivals_per_second, WINDOWS.long_seconds),

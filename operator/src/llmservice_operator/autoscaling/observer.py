@@ -133,6 +133,7 @@ class _View:
             dram_active=goal.dram_active,
             sm_active=goal.sm_active,
             held_requests=goal.held_requests,
+            span_seconds=self._span,
         )
 
     # ── one replica ──

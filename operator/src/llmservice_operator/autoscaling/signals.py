@@ -1,5 +1,6 @@
 """What the autoscaler knows of a service, each value with its time and its state."""
 
+import math
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -97,7 +98,9 @@ class Signals:
     sm_active: Signal = ABSENT
     held_requests: Signal = NOTHING
     """Requests that wait outside of the engines, for replicas to come."""
+    span_seconds: float = math.inf
+    """How much of a window was looked at: less than the long one after a restart of the operator."""
 
     def items(self) -> list[tuple[str, Signal]]:
         """(name, signal) of each."""
-        return [(each.name, getattr(self, each.name)) for each in fields(self)]
+        return [(each.name, getattr(self, each.name)) for each in fields(self) if each.name != "span_seconds"]
