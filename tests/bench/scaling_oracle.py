@@ -23,7 +23,7 @@ from llmservice_operator.simulation.records import Floats
 
 TARGET = 0.99
 WINDOW_SECONDS = 30.0
-LOWEST, HIGHEST, TRIES = 0.5, 2.0, 7
+LOWEST, HIGHEST, TRIES = 0.5, 8.0, 9
 """Shares of a replica's rate within its objectives, and how often the range is halved."""
 START_JITTER = FleetSettings().start_jitter
 

@@ -1,11 +1,12 @@
 """The cells of the comparison, named before any is played, and the runs that they are made of."""
 
 import itertools
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bench.scaling_cells import Conditions, play
+from bench.scaling_cells import Conditions, is_kept, play
 from bench.scaling_setup import Case, cases, fit_cases, profile_of
 from bench.scaling_tuned import GRIDS, tuned_rule
 from llmservice_operator.simulation.policies import POLICIES
@@ -33,12 +34,23 @@ class Matrix:
     starts: tuple[float, ...]
     large: bool
     tuned: tuple[str, ...]
-    """Cases."""
+    """Cases,"""
+    searched: tuple[str, ...]
+    """and those whose oracle is searched for: eight runs each."""
 
 
-QUICK = Matrix(name="quick", seeds=2, day_seeds=1, starts=(120.0,), large=False, tuned=("llm-d ramp",))
+_SHORT = ("llm-d ramp", "llm-d ramp, unwaited", "llm-d bursty", "azure2023 code", "mooncake")
+QUICK = Matrix(
+    name="quick", seeds=2, day_seeds=1, starts=(120.0,), large=False, tuned=("llm-d ramp",), searched=_SHORT
+)
 FULL = Matrix(
-    name="full", seeds=5, day_seeds=2, starts=(120.0, 10.0, 300.0), large=True, tuned=tuple(fit_cases())
+    name="full",
+    searched=(*_SHORT, *DAYS),
+    seeds=5,
+    day_seeds=2,
+    starts=(120.0, 10.0, 300.0),
+    large=True,
+    tuned=tuple(fit_cases()),
 )
 
 
@@ -66,14 +78,21 @@ class Run(NamedTuple):
         )
 
 
+def ramp_for(slowdown: float) -> Case:
+    """llm-d's ramp with as many more replicas at most as slower engines need: the same could be attained."""
+    ramp = next(case for case in cases() if case.name == "llm-d ramp")
+    return replace(ramp, max_replicas=math.ceil(ramp.max_replicas * max(1.0, slowdown)))
+
+
 def runs(matrix: Matrix) -> Iterator[Run]:
     """All cells but tuned rules on the reported days, which follow from what is tuned."""
     for start, case, policy in itertools.product(matrix.starts, cases(), POLICIES):
         for seed in range(matrix.day_seeds if case.name in DAYS else matrix.seeds):
             yield Run(case, policy, Conditions(start_seconds=start, seed=seed))
-    ramp = next(case for case in cases() if case.name == "llm-d ramp")
     for (_, slowdown, factor), policy, seed in itertools.product(WRONG, POLICIES, range(matrix.seeds)):
-        yield Run(ramp, policy, Conditions(seed=seed, slowdown=slowdown, start_factor=factor))
+        ramp = ramp_for(slowdown)
+        under = Conditions(peak=ramp.max_replicas, seed=seed, slowdown=slowdown, start_factor=factor)
+        yield Run(ramp, policy, under)
     if matrix.large:
         for case, policy in itertools.product(cases(32), POLICIES):
             if case.name in LARGE:
@@ -81,6 +100,12 @@ def runs(matrix: Matrix) -> Iterator[Run]:
     for name, peer in itertools.product(matrix.tuned, GRIDS):
         for setting in GRIDS[peer][0]:
             yield Run(fit_cases()[name], peer, Conditions(seed=TUNING_SEED), str(setting))
+
+
+def is_tuned(name: str) -> bool:
+    """Whether all settings were played."""
+    case, under = fit_cases()[name], Conditions(seed=TUNING_SEED)
+    return all(is_kept(case, peer, under, str(each)) for peer, (grid, _) in GRIDS.items() for each in grid)
 
 
 def best_setting(name: str, peer: str) -> str:
