@@ -82,7 +82,8 @@ def attained(run: Run, objective: Objective) -> Booleans:
     ttft, tpot = (np.nan_to_num(each, nan=math.inf) for each in latencies(run))
     is_short = run.requests["answer"] < LEAST_ANSWER_TOKENS
     met: Booleans = (ttft <= objective.ttft_seconds) & (is_short | (tpot <= objective.tpot_seconds))
-    return met & ~np.isnan(run.requests["end"])
+    answered: Booleans = ~np.isnan(run.requests["end"])
+    return met & answered
 
 
 def latencies(run: Run) -> tuple[Floats, Floats]:

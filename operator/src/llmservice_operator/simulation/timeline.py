@@ -31,7 +31,8 @@ class Timeline:
     @property
     def begin_hours(self) -> Floats:
         """Of each stretch."""
-        return np.arange(len(self.ready)) * (self.stretch_seconds / 3600.0)
+        begins: Floats = np.arange(len(self.ready), dtype=np.float64) * (self.stretch_seconds / 3600.0)
+        return begins
 
 
 def timeline(run: Run, objective: Objective, stretches: int) -> Timeline:
@@ -50,7 +51,7 @@ def timeline(run: Run, objective: Objective, stretches: int) -> Timeline:
     )
     return Timeline(
         stretch_seconds=seconds / stretches,
-        requests_per_second=counts * (stretches / seconds),
+        requests_per_second=counts.astype(np.float64) * (stretches / seconds),
         desired=desired,
         ready=ready,
         pending=np.maximum(0.0, wanted - ready),
