@@ -43,12 +43,16 @@ any_state = st.builds(
     ScalerState,
     at=times,
     watched_since=times,
+    pace=st.floats(0.01, 10),
     correction=st.floats(0.01, 10),
     corrected_at=times,
     ready=st.integers(0, 12),
     ready_since=times,
     peaks=st.lists(st.tuples(times, st.floats(0, 20)), max_size=5).map(lambda rows: tuple(sorted(rows))),
     rates=st.lists(st.tuples(times, st.floats(0, 50)), max_size=12).map(lambda rows: tuple(sorted(rows))),
+    first_minute=st.integers(int(NOW // 60) - 90, int(NOW // 60) + 2),
+    highs=st.lists(st.floats(0, 120), max_size=60).map(tuple),
+    out_at=times,
     out_since=times,
     out_base=st.integers(0, 12),
     in_at=times,
@@ -144,7 +148,10 @@ json_values = st.recursive(
     ),
     max_leaves=8,
 )
-keys = ("at", "watchedSince", "correction", "correctedAt", "ready", "peaks", "rates", "out", "inAt", "mix")
+keys = (
+    *("at", "watchedSince", "pace", "correction", "correctedAt", "ready", "peaks", "highs", "rates"),
+    *("out", "outAt", "inAt", "mix"),
+)
 
 
 @steady

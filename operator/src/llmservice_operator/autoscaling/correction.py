@@ -48,7 +48,7 @@ _PACE_SECONDS = 120.0
 _LEAST_TOKENS = 200.0
 """In a window, to tell the pace."""
 _PACE_NOISE = 0.05
-"""The law of the pace is that close to the simulated engines, from a tenth to nine tenths of their capacity."""
+"""The law of the pace is that close to simulated engines under chat, from a tenth to nine tenths of their capacity."""
 _SLOWER_POWER, _FASTER_POWER = 1.5, 1.0
 """Capacity over pace. Steps that take twice as long halve what is served, and leave half the room within the same
 objectives. By the speed model the exponent is 1.0 where the throughput is the limit, 1.6 for chat and 1.8 for code;

@@ -9,7 +9,7 @@ from llmservice_operator.autoscaling.capacity import LengthMix
 from llmservice_operator.autoscaling.recurrence import MOST_MINUTES
 
 SCHEMA = 1
-MOST_PEAKS = 32
+MOST_PEAKS = 24
 MOST_RATES = 24
 _LARGEST_TIME = 1e11
 _LARGEST_COUNT = 1e6
@@ -65,7 +65,7 @@ class ScalerState:
             "ready": [self.ready, round(self.ready_since, 1)],
             "queueingSince": round(self.queueing_since, 1),
             "peaks": [[round(at, 1), round(value, 3)] for at, value in self.peaks],
-            "highs": [self.first_minute, [round(value, 2) for value in self.highs]],
+            "highs": [self.first_minute, [round(value, 1) for value in self.highs]],
             "rates": [[round(at, 1), round(value, 4)] for at, value in self.rates],
             "out": [round(self.out_since, 1), self.out_base],
             "outAt": round(self.out_at, 1),
