@@ -45,6 +45,7 @@ def _load(axes: Any, record: dict[str, Any]) -> None:
     ]
     axes.plot(_times(record), capacity, color=MUTED, linewidth=1, label="one replica's, as corrected")
     axes.set_ylabel("requests/s")
+    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
     _finish(axes)
 
 
@@ -59,7 +60,7 @@ def _latency(axes: Any, record: dict[str, Any]) -> None:
         )
     axes.axhline(1.0, color=BAD, linewidth=1, linestyle="--")
     axes.set_ylabel("objective = 1")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.2 * axes.get_ylim()[1])
     _finish(axes)
 
 
