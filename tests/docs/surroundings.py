@@ -15,6 +15,7 @@ from pathlib import Path
 
 from devcluster.light import LightCluster
 from docs.pages import ROOT, Block
+from integration.chart import monitoring_crds
 
 PLACEHOLDERS = {
     "NAMESPACE": "default",
@@ -158,6 +159,10 @@ class Surroundings:
         self._install("llmservice", _LLMSERVICE.format(program=Path(sys.executable).with_name("llmservice")))
         for absent in ("curl", "docker", "git", "kind", "vllm"):
             self._install(absent, _ABSENT)
+
+        # As in most clusters: the chart's monitors and rules are there to be looked at.
+        crds = " ".join(f"-f {path}" for path in monitoring_crds.files())
+        self._must(f"kubectl apply --server-side {crds}")
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         """Run a shell text as a reader would, with stdout and stderr together."""

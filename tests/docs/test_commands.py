@@ -15,7 +15,15 @@ pytestmark = pytest.mark.light
 
 PAGES = read_pages()
 BLOCKS = [block for page in PAGES.values() for block in page.blocks]
-SERVED_GROUPS = ("llmservice.dev/", "apps/", "autoscaling/", "policy/", "networking.k8s.io/", "v1")
+SERVED_GROUPS = (
+    "llmservice.dev/",
+    "apps/",
+    "autoscaling/",
+    "policy/",
+    "networking.k8s.io/",
+    "monitoring.coreos.com/",
+    "v1",
+)
 """Objects of these groups are given to the API server; those of others can't be."""
 
 
