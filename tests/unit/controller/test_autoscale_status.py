@@ -170,6 +170,10 @@ def test_what_a_decision_remembers_is_written_each_ten_minutes() -> None:
     assert write_wait_seconds(remembering(NOW), remembering(NOW + 600), 600.0) == 0.0
 
 
+def test_what_is_remembered_by_a_clock_that_was_set_back_is_written() -> None:
+    assert write_wait_seconds(remembering(NOW), remembering(NOW - 3600), 5.0) == 0.0
+
+
 def test_another_number_of_replicas_is_written_at_once() -> None:
     before = scaling_status(ScalingStatus(desired_replicas=2), found(decided(2, 3)), SPEC)
 
@@ -223,6 +227,15 @@ def test_replicas_that_are_wanted_and_not_asked_for_are_told_of_again() -> None:
 
     assert not news.is_due(outcome, 2, NOW + 5)
     assert news.is_due(outcome, 2, NOW + 35)
+
+
+def test_a_clock_that_was_set_back_keeps_nothing_from_being_told_of() -> None:
+    news = News(Allowance())
+    outcome = found(decided(2, 3))
+    news.is_due(outcome, 2, NOW)
+
+    assert not news.is_due(outcome, 2, NOW - 3600)
+    assert news.is_due(outcome, 2, NOW - 3600 + 35)
 
 
 def test_a_thousand_services_whose_load_moves_are_not_all_told_of_in_one_second() -> None:

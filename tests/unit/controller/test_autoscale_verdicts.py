@@ -188,3 +188,24 @@ def test_an_answer_that_comes_and_goes_is_not_told() -> None:
     told = {settled.tell(missed if at % 2 else met, at * 15.0, 30.0).status for at in range(20)}
 
     assert told == {"True"}
+
+
+def test_a_clock_that_is_set_back_holds_no_answer_up() -> None:
+    met, missed = (Verdict(status=status, reason=status) for status in ("True", "False"))
+    settled = Settled()
+    settled.tell(met, 7200.0, 30.0)
+    settled.tell(missed, 7210.0, 30.0)
+
+    told = [settled.tell(missed, at, 30.0).status for at in (3600.0, 3629.0, 3630.0)]
+
+    assert told == ["True", "True", "False"]
+
+
+def test_of_a_service_that_is_only_measured_no_replica_is_spoken_of() -> None:
+    missing = Signal(None, SignalState.MISSING)
+
+    verdict = metrics_available(
+        found(subject=subject((READY,), bounds=None), signals=signals(waiting=missing))
+    )
+
+    assert "no replica is taken" not in verdict.message

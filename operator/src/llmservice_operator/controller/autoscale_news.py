@@ -47,6 +47,7 @@ class News:
             {kind: (each.status, each.reason) for kind, each in outcome.verdicts.items()},
         )
         values = _values(outcome)
+        self._at = min(self._at, now)  # or a clock that was set back would have it waited for
         since = now - self._at
         unmet = outcome.desired is not None and outcome.desired != wanted
         due = (

@@ -67,9 +67,9 @@ def metrics_available(found: Findings) -> Verdict:
     if is_new and all(signal.state is SignalState.MISSING for _, signal in bad) and not found.failures:
         return Verdict(status="Unknown", reason=Reason.METRICS_STARTING, message=words)
     worst = max((signal.state for _, signal in bad), key=_WEIGHT.index)
-    return Verdict(
-        status="False", reason=_STATE_REASONS[worst], message=f"{words}; until then no replica is taken"
-    )
+    if found.subject.bounds is not None:
+        words += "; until then no replica is taken"
+    return Verdict(status="False", reason=_STATE_REASONS[worst], message=words)
 
 
 def slo_met(found: Findings, available: Verdict) -> Verdict | None:
@@ -140,7 +140,8 @@ class Settled:
         if self._told is None or answer == (self._told.status, self._told.reason):
             self._told, self._other = verdict, ("", "")
             return verdict
-        if answer != self._other:
+        # A clock that was set back would make it last for as long as it was set back by.
+        if answer != self._other or now < self._since:
             self._other, self._since = answer, now
         if now - self._since >= patience_seconds:
             self._told, self._other = verdict, ("", "")

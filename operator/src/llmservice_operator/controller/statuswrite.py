@@ -69,7 +69,7 @@ def write_wait_seconds(
         return _left(PROGRESS_SECONDS, since_write_seconds)
     if _moved(old.get("engine"), new.get("engine")) or _moved(_load(old), _load(new)):
         return _left(VALUES_SECONDS, since_write_seconds)
-    if _remembered_at(new) - _remembered_at(old) >= REMEMBER_SECONDS:
+    if abs(_remembered_at(new) - _remembered_at(old)) >= REMEMBER_SECONDS:
         return 0.0
     return None
 
