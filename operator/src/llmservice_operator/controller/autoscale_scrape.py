@@ -72,6 +72,8 @@ def is_pod_address(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # The same address in IPv6's clothes.
+    address = getattr(address, "ipv4_mapped", None) or address
     return not (address.is_link_local or address.is_multicast or address.is_unspecified)
 
 
