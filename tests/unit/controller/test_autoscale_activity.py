@@ -22,11 +22,14 @@ class Prometheus:
     def __init__(self, **values: float) -> None:
         self.values = values
         self.is_down = False
+        self.is_odd = False
 
     async def query(self, expression: str) -> tuple[Sample, ...]:
         del expression
         if self.is_down:
             raise PrometheusError("nobody there")
+        if self.is_odd:
+            raise RuntimeError("an answer that nobody thought of")
         return tuple(
             Sample({"namespace": "ns", "pod": pod.replace("_", "-")}, value, 0.0)
             for pod, value in self.values.items()
@@ -93,3 +96,16 @@ def test_without_honored_labels_the_exporter_s_own_pod_is_not_taken() -> None:
 
 def test_cards_that_no_pod_holds_are_left_out() -> None:
     assert by_pod([Sample({"namespace": "", "pod": ""}, 0.5, 0.0)]) == {}
+
+
+async def test_what_fails_again_and_again_is_logged_once(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    prometheus = Prometheus(chat_a=0.2, chat_b=0.6)
+    prometheus.is_odd = True
+    activities = PrometheusActivities(prometheus, clock)
+
+    await activities.ask()
+    await activities.ask()
+
+    assert len(caplog.records) == 1

@@ -64,7 +64,9 @@ class PrometheusActivities:
             return
         except Exception:
             # Whatever Prometheus may say, replicas are decided without it.
-            logger.exception("an answer of Prometheus can't be used")
+            if not self._is_failing:
+                logger.exception("an answer of Prometheus can't be used")
+            self._is_failing = True
             return
         self._is_failing = False
 
