@@ -60,8 +60,7 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
         highs=highs,
         caution=1.0 + (state.caution - 1.0) * max(0.0, 1.0 - elapsed_seconds / inputs.policy.caution_seconds),
     )
-    choice = _choose(view, state, correction, steps)
-    choice = _limited(view, state, choice)
+    choice = _limited(view, state, _choose(view, state, correction, steps))
     return Decision(
         desired=choice.replicas,
         current=inputs.fleet.wanted,
