@@ -9,7 +9,7 @@ Then the rest, by four kinds of evidence, each over one window in which the numb
 - *Missed*: the objectives are missed while each replica serves x requests a second. The capacity is below x: what a
   saturated replica gets done is above what it gets done within its objectives, so this bound holds while a queue drains
   too, and does not fall further with it. Replicas must have been busy for the whole window, or the load have been even:
-  of a burst between pauses the mean says nothing.
+  of a burst between pauses the mean says nothing. Without objectives a queue that lasts is a miss.
 - *Held*: the objectives are kept at more than the capacity is thought to be. It is that much.
 - *Not for load*: the objectives are missed with no queue and little to do. More replicas would not help.
 - *Nothing*: what was once taken off comes back over hours.
@@ -167,7 +167,7 @@ def _rest(view: View, state: ScalerState, by_pace: float, elapsed_seconds: float
         return _Rest(factor, state.corrected_at, reason)
     ratio, model = view.latency_ratio or 0.0, view.capacity.requests_per_second * by_pace
     surely, served = served_per_replica(view)
-    if ratio > 1.0:
+    if ratio > 1.0 or view.latency_ratio is None:
         return _missed(view, state, factor, served / model)
     held = surely / model if ratio <= _HELD_RATIO and not view.is_queueing else 0.0
     shown = min(policy.most_correction, held)
@@ -182,17 +182,17 @@ def _rest(view: View, state: ScalerState, by_pace: float, elapsed_seconds: float
 
 def _missed(view: View, state: ScalerState, factor: float, served: float) -> _Rest:
     """What a miss teaches at so much served a replica, as a share of the model's capacity."""
-    ratio, is_saturated = view.latency_ratio or 0.0, view.is_saturated(state)
+    ratio, is_saturated = view.latency_ratio, view.is_saturated(state)
+    seen = "requests queue" if ratio is None else f"p95 is {ratio:.2f} of its objective"
     if not view.is_queueing and served < _IDLE_SHARE:
-        words = f"p95 is {ratio:.2f} of its objective at {served:.2f} of the capacity: not for load"
+        words = f"{seen} at {served:.2f} of the capacity: not for load"
         return _Rest(factor, state.corrected_at, words, is_load=False)
     if not is_saturated and (not view.is_even or served < _BUSY_SHARE):
-        return _Rest(factor, state.corrected_at, f"p95 is {ratio:.2f} of its objective, for a burst")
+        return _Rest(factor, state.corrected_at, f"{seen}, for a burst")
     fall = _MOST_FALL if is_saturated else _MOST_EVEN_FALL
     bound = max(fall * factor, _UNDER * served, view.inputs.policy.least_correction)
     if bound < factor:
-        words = f"p95 is {ratio:.2f} of its objective at {served:.2f} of the capacity"
-        return _Rest(bound, view.now, words)
+        return _Rest(bound, view.now, f"{seen} at {served:.2f} of the capacity")
     return _Rest(factor, state.corrected_at, "missed beyond the capacity, as it should be")
 
 
@@ -200,7 +200,7 @@ def _unusable(view: View, state: ScalerState) -> str:
     """Why nothing can be learnt from this look; empty: it can."""
     signals, ready = view.inputs.signals, view.inputs.fleet.ready
     measured = (signals.completions_per_second, signals.input_tokens_per_second, signals.input_tokens_mean)
-    if view.latency_ratio is None:
+    if view.latency_ratio is None and not view.is_saturated(state):
         return "too few requests to tell"
     if any(signal.state is not SignalState.OK for signal in measured):
         return "not everything is measured"
