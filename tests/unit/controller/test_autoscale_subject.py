@@ -1,5 +1,6 @@
 """What a pod is to the autoscaler, and what a service's replicas come to."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,3 +91,34 @@ def test_each_part_is_counted_apart() -> None:
     fleet = fleet_of(subject(pods), Starts(), make.NOW)
 
     assert (fleet.ready, len(fleet.starting), fleet.unschedulable, fleet.failing) == (1, 1, 1, 1)
+
+
+UNREADY = replace(READY, role=Role.STARTING, ready_since=None)
+"""The same engine a moment later: its probe failed once."""
+AGAIN = replace(READY, ready_since=make.NOW)
+
+
+def test_a_replica_that_fails_its_probe_for_a_moment_does_not_start() -> None:
+    starts = Starts()
+    starts.look((READY,))
+
+    fleet = fleet_of(subject((UNREADY,)), starts, make.NOW)
+
+    assert (fleet.ready, fleet.starting) == (0, ())
+
+
+def test_a_replica_that_is_ready_again_says_nothing_of_how_long_a_start_takes() -> None:
+    starts = Starts()
+
+    for seen in (READY, UNREADY, UNREADY, AGAIN):
+        starts.look((seen,))
+
+    assert starts.seconds == ()
+
+
+def test_an_engine_that_begins_anew_starts() -> None:
+    starts = Starts()
+    starts.look((READY,))
+    anew = replace(UNREADY, incarnation="another", began_anew=True)
+
+    assert len(fleet_of(subject((anew,)), starts, make.NOW).starting) == 1

@@ -272,7 +272,9 @@ def fleet_of(subject: Subject, starts: Starts, now: float) -> Fleet:
     """
     there = sum(pod.role is not Role.LEAVING for pod in subject.pods)
     absent = max(0, subject.wanted - there)
-    starting = [pod.created_at for pod in subject.pods if pod.role is Role.STARTING]
+    starting = [
+        pod.created_at for pod in subject.pods if pod.role is Role.STARTING and not starts.has_served(pod)
+    ]
     return Fleet(
         wanted=subject.wanted,
         ready=subject.count(Role.READY),

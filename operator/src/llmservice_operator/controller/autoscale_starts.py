@@ -19,16 +19,24 @@ class Starts:
     def __init__(self, known: Iterable[float] = ()) -> None:
         self.seconds = tuple(known)[-MOST_KEPT:]
         self._on_the_way: set[str] = set()
+        self._served: set[str] = set()
+        """Incarnations that were ready once."""
 
     def look(self, pods: Iterable[EnginePod]) -> None:
         """Take in how the pods are now."""
-        waiting = set()
+        pods, waiting = tuple(pods), set()
         for pod in pods:
             if pod.role in (Role.STARTING, Role.UNSCHEDULABLE) and not pod.began_anew:
-                waiting.add(pod.name)
+                if not self.has_served(pod):
+                    waiting.add(pod.name)
             elif pod.role is Role.READY and pod.name in self._on_the_way and pod.ready_since is not None:
                 took = pod.ready_since - pod.created_at
                 if took <= LONGEST_SECONDS:
                     # Both times are whole seconds.
                     self.seconds = (*self.seconds, max(1.0, took))[-MOST_KEPT:]
         self._on_the_way = waiting
+        self._served = {pod.incarnation for pod in pods if pod.role is Role.READY or self.has_served(pod)}
+
+    def has_served(self, pod: EnginePod) -> bool:
+        """Whether this engine was ready once: what is not ready now is no start then, however old the pod is."""
+        return pod.incarnation in self._served
