@@ -85,13 +85,7 @@ def write_png(path: Path, title: str, lines: Mapping[str, "Timeline"], objective
             _draw_pending(replicas, line)
         else:
             replicas.step(
-                hours,
-                line.desired,
-                where="post",
-                color=colour,
-                linewidth=0.8,
-                linestyle=":",
-                zorder=above,
+                hours, line.desired, where="post", color=colour, linewidth=0.8, linestyle=":", zorder=above
             )
         label = "ready" if len(lines) == 1 else f"{name} (dotted: desired)"
         replicas.step(hours, line.ready, where="post", color=colour, linewidth=1.8, label=label, zorder=above)
