@@ -149,6 +149,8 @@ def active(**changes: Any) -> Verdict:
         ("max", (READY,), Reason.AT_MAXIMUM),
         ("starts", (READY, replace(READY, role=Role.UNSCHEDULABLE)), Reason.UNSCHEDULABLE),
         ("starts", (READY, replace(READY, role=Role.FAILING)), Reason.CRASH_LOOPING),
+        ("latency", (READY, replace(READY, role=Role.UNSCHEDULABLE)), Reason.UNSCHEDULABLE),
+        ("hold", (READY, replace(READY, role=Role.FAILING)), Reason.CRASH_LOOPING),
     ],
 )
 def test_what_keeps_fewer_replicas_than_are_needed_is_the_reason(

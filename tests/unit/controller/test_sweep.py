@@ -36,7 +36,7 @@ def deployment(name: str = "chat", replicas: int = 1) -> dict[str, Any]:
 
 
 class Scene:
-    def __init__(self, *namespaces: str) -> None:
+    def __init__(self, *namespaces: str, kinds: tuple[str, ...] = ("LLMService", "Deployment")) -> None:
         self.clock = FakeClock()
         self.kube = FakeKube()
         self.store = Store()
@@ -47,7 +47,7 @@ class Scene:
             queue=self.queue,
             clock=self.clock,
             random=lambda: 0.5,
-            kinds=("LLMService", "Deployment"),
+            kinds=kinds,
             namespaces=namespaces,
             period_seconds=600,
         )
@@ -110,6 +110,17 @@ async def test_filling_waits_for_the_crd_and_the_api_server(scene: Scene, error:
     await scene.clock.advance(10)
 
     assert (early, filling.done(), scene.store.synced.is_set()) == (False, True, True)
+
+
+async def test_services_are_reconciled_where_the_api_server_knows_no_policies() -> None:
+    """The CRD of policies is younger than that of services: a cluster may have one without the other."""
+    scene = Scene(kinds=("ScalingPolicy", "LLMService"))
+    await scene.kube.create(service())
+    scene.kube.failures["list", "ScalingPolicy"] = [NotFoundError(404, "NotFound", "no CRD")] * 9
+
+    await asyncio.wait_for(scene.sweeper.fill(), timeout=5)
+
+    assert (scene.store.services(), scene.queue.depth) == ((CHAT,), 1)
 
 
 async def test_a_deletion_that_the_watch_missed_is_found(scene: Scene) -> None:

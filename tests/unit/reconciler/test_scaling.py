@@ -77,6 +77,29 @@ async def test_a_new_process_keeps_what_the_deployment_has_until_it_has_looked(w
     assert world.condition("ScalingActive")[1] == Reason.SCALING_ACTIVE
 
 
+async def test_a_deployment_that_was_deleted_comes_back_with_what_was_wanted(world: World) -> None:
+    await running(world)
+    world.board.conclude(KEY, outcome(1, 3))
+    await world.settle()
+    world.start()
+    del world.kube.objects["Deployment", KEY.name]
+
+    await world.settle()
+
+    assert world.deployment["spec"]["replicas"] == 3
+
+
+async def test_a_decision_made_for_fewer_takes_nothing_from_what_somebody_set_meanwhile(world: World) -> None:
+    await running(world)
+    world.board.conclude(KEY, outcome(1, 2))
+    await world.settle()
+    world.deployment["spec"]["replicas"] = 4
+
+    await world.settle()
+
+    assert world.deployment["spec"]["replicas"] == 4
+
+
 async def test_an_unproven_plan_starts_on_one_replica_whatever_is_wanted(world: World) -> None:
     world.serve(**SCALED)
     await world.settle()

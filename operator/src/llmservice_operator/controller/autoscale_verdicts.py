@@ -175,11 +175,12 @@ def _room(found: Findings, ruling: str) -> Reason:
     """What keeps fewer replicas than are needed, if something does."""
     if ruling == "max":
         return Reason.AT_MAXIMUM
-    if ruling != "starts":
-        return Reason.SCALING_ACTIVE
     subject = found.subject
-    no_room = subject.refused or subject.count(Role.UNSCHEDULABLE) > 0
-    return Reason.UNSCHEDULABLE if no_room else Reason.CRASH_LOOPING
+    if subject.refused or subject.count(Role.UNSCHEDULABLE) > 0:
+        return Reason.UNSCHEDULABLE
+    if ruling == "starts" or subject.count(Role.FAILING) > 0:
+        return Reason.CRASH_LOOPING
+    return Reason.SCALING_ACTIVE
 
 
 def _held(found: Findings) -> str:

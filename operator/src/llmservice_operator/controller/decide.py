@@ -76,11 +76,26 @@ def _as_it_runs(observed: Observed, selection: Selection) -> Selection:
 
 def _replicas(observed: Observed, spec: LLMServiceSpec, selection: Selection) -> ReplicaChoice:
     unproven = selection.active is not None and not selection.proven
-    decided = observed.scaling.desired if observed.scaling is not None else None
-    choice = replicas_to_apply(spec, observed.deployment, unproven=unproven, decided=decided)
+    choice = replicas_to_apply(spec, observed.deployment, unproven=unproven, decided=_decided(observed))
     if selection.no_replicas and choice.replicas is not None:
         return ReplicaChoice(replicas=0, wanted=choice.wanted)
     return choice
+
+
+def _decided(observed: Observed) -> int | None:
+    """What scaling wants; None: what there is.
+
+    A Deployment that somebody deleted comes back with what was wanted last. What was decided from another number than
+    runs now, which somebody else has set meanwhile, takes no replica.
+    """
+    if observed.scaling is None:
+        told = observed.status.scaling
+        return told.desired_replicas if observed.deployment is None and told is not None else None
+    decided, decision = observed.scaling.desired, observed.scaling.decision
+    runs = (observed.deployment or {}).get("spec", {}).get("replicas")
+    if decided is None or decision is None or not isinstance(runs, int):
+        return decided
+    return None if decided < runs and decision.current != runs else decided
 
 
 def _revision_manifests(observed: Observed, selection: Selection) -> tuple[Manifest, ...]:

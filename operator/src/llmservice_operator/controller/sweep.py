@@ -61,7 +61,8 @@ class Sweeper:
     async def fill(self) -> None:
         """List every kind into the store, then set `store.synced` and enqueue every service.
 
-        Tries until it succeeds: without the API server, or before the CRD is there, there is nothing to do.
+        Tries until it succeeds: without the API server, or before the CRD is there, there is nothing to do. Without
+        the CRD of policies there are none, and services go on with what is built in.
         """
         for kind in self._kinds:
             while True:
@@ -72,6 +73,8 @@ class Sweeper:
                     missing = isinstance(e, NotFoundError) and kind in (labels.KIND, labels.POLICY_KIND)
                     what = "the CRD is not installed yet" if missing else "cannot list"
                     logger.warning(what, extra={"kind": kind, "error": str(e)})
+                    if _is_not_known(kind, e):
+                        break
                     await self._clock.sleep(RETRY_SECONDS)
         self._store.synced.set()
         for key in self._store.services():
@@ -97,12 +100,16 @@ class Sweeper:
             for kind in sorted(asked):
                 try:
                     await self.compare(kind)
+                except NotFoundError as e:
+                    if not _is_not_known(kind, e):
+                        await self._again(kind, e)
                 except Exception as e:  # noqa: BLE001  one bad answer must not end all later sweeps
-                    logger.warning(
-                        "a sweep failed, it is tried again", extra={"kind": kind, "error": repr(e)}
-                    )
-                    await self._clock.sleep(RETRY_SECONDS)
-                    self.ask(kind)
+                    await self._again(kind, e)
+
+    async def _again(self, kind: str, error: Exception) -> None:
+        logger.warning("a sweep failed, it is tried again", extra={"kind": kind, "error": repr(error)})
+        await self._clock.sleep(RETRY_SECONDS)
+        self.ask(kind)
 
     async def compare(self, kind: str) -> None:
         """Drop what no longer exists, read what is newer, and enqueue the services concerned."""
@@ -155,6 +162,11 @@ class Sweeper:
 
     def _jittered_period(self) -> float:
         return self._period * (0.9 + 0.2 * self._random())
+
+
+def _is_not_known(kind: str, error: Exception) -> bool:
+    """Whether the API server has no policies at all: a release whose CRDs are of an older one."""
+    return kind == labels.POLICY_KIND and isinstance(error, NotFoundError)
 
 
 def _selector(kind: str) -> str:
