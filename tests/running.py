@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -20,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from devcluster.api import Api, ApiError
 from devcluster.light import LightCluster
+from ports import free_port
 
 T = TypeVar("T")
 
@@ -67,7 +66,7 @@ class OperatorProcess:
 
     def __init__(self, kubeconfig: Path, folder: Path, *, name: str = "operator", **environ: str) -> None:
         self.log = folder / f"{name}.log"
-        self.port = _free_port()
+        self.port = free_port()
         self._environ = {
             **os.environ,
             "KUBECONFIG": str(kubeconfig),
@@ -193,7 +192,7 @@ class Controllers:
             f"--authorization-kubeconfig={self._cluster.kubeconfig}",
             f"--controllers={','.join(self.NAMES)}",
             f"--cert-dir={self._folder / 'controllers'}",
-            f"--secure-port={_free_port()}",
+            f"--secure-port={free_port()}",
             "--bind-address=127.0.0.1",
             "--leader-elect=false",
             "--kube-api-qps=500",
@@ -278,10 +277,3 @@ def get(api: Api, path: str) -> dict[str, Any] | None:
 
 def _label_text(labels: Mapping[str, str]) -> str:
     return "{" + ",".join(f'{k}="{v}"' for k, v in sorted(labels.items())) + "}" if labels else ""
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

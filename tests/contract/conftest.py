@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 API_KEY = "sk-contract"
@@ -105,12 +106,6 @@ def model_of(kind: str, folder: Path) -> Path:
         return Path(os.environ["REAL_ENGINE_MODEL"])
     (folder / "config.json").write_text(json.dumps(SMOLLM2))
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module", params=kinds())

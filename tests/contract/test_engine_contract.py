@@ -16,8 +16,9 @@ import pytest
 from llmservice_runtime.engine_http import parse_load
 from llmservice_runtime.log_parser import GIB, parse
 from llmservice_runtime.memory_facts import EngineFacts, fold
+from ports import free_port
 
-from .conftest import SERVED, Engine, command_of, free_port, model_of
+from .conftest import SERVED, Engine, command_of, model_of
 
 REAL_PAGE = Path(__file__).parent / "data" / "vllm-0.32.0-cpu-metrics.txt"
 Shape = dict[str, tuple[str, frozenset[str], tuple[str, ...]]]

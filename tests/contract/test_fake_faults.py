@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ARGUMENTS, SERVED, Engine, _wait_ready, command_of, free_port, model_of
+from ports import free_port
+
+from .conftest import ARGUMENTS, SERVED, Engine, _wait_ready, command_of, model_of
 
 LAW = {
     "FAKE_ENGINE_STEP_SECONDS": "0.02",

@@ -14,9 +14,10 @@ from llmservice_operator.simulation.loads import make_load
 from llmservice_operator.simulation.peers.hpa import Static
 from llmservice_operator.simulation.score import latencies
 from load.generator import DONE, DROPPED, LATE, REFUSED, Request, Result, Target, check, replay
+from ports import free_port
 from soak.law import StepLaw, tables
 
-from .conftest import API_KEY, SERVED, free_port
+from .conftest import API_KEY, SERVED
 from .test_fake_faults import fake
 
 BUDGET, SEQUENCES, CONTEXT, POOL = 512, 8, 2048, 20_000

@@ -11,8 +11,9 @@ from observability.draw import Picture
 from observability.panels import Chosen
 from observability.rules import ROOT
 from observability.stage.cluster import Cluster
-from observability.stage.server import Prometheus, free_port, openmetrics
+from observability.stage.server import Prometheus, openmetrics
 from observability.stage.world import SAMPLE_SECONDS, SECONDS, play
+from ports import free_port
 
 FOLDER = ROOT / "operator" / "docs" / "images" / "dashboards"
 BEGIN = 1_780_300_800.0

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from observability.stage.server import free_port
+from ports import free_port
 
 PAGES = Path(__file__).resolve().parent / "pages"
 START_SECONDS = 600.0

@@ -20,7 +20,8 @@ from observability.stage.cluster import Target
 from observability.stage.engine_page import H200, grown, template
 from observability.stage.live import Live
 from observability.stage.samples import read
-from observability.stage.server import Prometheus, free_port
+from observability.stage.server import Prometheus
+from ports import free_port
 
 FASTER = 30
 WELL_SECONDS, FAULT_SECONDS = 25, 60

@@ -12,8 +12,9 @@ import pytest
 from observability.panels import Chosen, dashboard, names, panels
 from observability.stage.cluster import Cluster
 from observability.stage.live import Live
-from observability.stage.server import Prometheus, free_port, openmetrics
+from observability.stage.server import Prometheus, openmetrics
 from observability.stage.world import play
+from ports import free_port
 
 SCRAPED = 40
 """Moments at the end that are scraped; what was before is history."""

@@ -1,7 +1,6 @@
 """A Prometheus of our own: filled with a history, scraping live pages, asked by PromQL. Ended with its folder."""
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -31,13 +30,6 @@ def openmetrics(history: Iterable[tuple[float, Iterable[Target]]]) -> Iterable[s
             for sample in labelled(target.samples, labels):
                 yield line(sample, at)
     yield "# EOF"
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Prometheus:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from llmservice_runtime.build import build
+from ports import free_port
 
 ROOT = Path(__file__).parents[3]
 FAKE_ENGINE = ROOT / "tests" / "fakes" / "engine"
@@ -32,12 +33,6 @@ def wait_until(
     while not condition():
         assert time.monotonic() < deadline, f"never came: {what}"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class Running:

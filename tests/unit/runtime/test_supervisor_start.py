@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Running, Start, free_port, wait_until
+from ports import free_port
+
+from .conftest import Running, Start, wait_until
 
 OK, UNAVAILABLE = http.client.OK, http.client.SERVICE_UNAVAILABLE
 SMOLLM2 = {
