@@ -163,11 +163,15 @@ def kv_demand(view: View, limit: float) -> Step:
 
 
 def concurrency(view: View) -> Step:
-    """Floor: requests that run, over what one replica holds."""
+    """Floor: requests that run, over what one replica holds; never more than there are.
+
+    While a service rolls, replicas of the old plan may hold more than those of the new one.
+    """
     running, limit = view.inputs.signals.running.value, view.inputs.concurrency_limit
     if running is None or not limit:
         return Step("concurrency", None, "running requests, or how many one replica holds, aren't known")
-    return Step("concurrency", running / limit, f"{running:.0f} requests run, {limit:.0f} a replica at most")
+    needed = min(running / limit, float(view.inputs.fleet.wanted))
+    return Step("concurrency", needed, f"{running:.0f} requests run, {limit:.0f} a replica at most")
 
 
 def bandwidth(view: View) -> Step:

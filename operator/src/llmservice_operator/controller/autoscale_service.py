@@ -158,6 +158,7 @@ class ServiceScaler:
                 max_replicas=bounds.max_replicas,
                 policy=policy.policy,
                 weights_bytes_per_step=capacity.weights_bytes_per_step,
+                concurrency_limit=float(subject.capacity.knobs.max_num_seqs),
                 other_writer=subject.other_writer or held,
             ),
             self._state,
