@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from devcluster.processes import ProcessId
 from devcluster.shell import run
 
 _MNT_DETACH = 2
+_BUSY_SECONDS, _LOOK_SECONDS = 3.0, 0.02
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -127,13 +129,22 @@ def _is_shim(process: ProcessId) -> bool:
 
 
 def remove_cgroups(node: NodeLayout) -> None:
-    """Removes the empty control groups of a node's containers."""
+    """Removes the empty control groups of a node's containers.
+
+    A group is busy for a moment after its last process was killed, until the kernel has switched that out for good.
+    """
     containers = {path.name for path in node.runc_root.glob("k8s.io/*")}
-    for cgroup in Path("/sys/fs/cgroup").glob("**/k8s.io/*") if containers else ():
-        if cgroup.name in containers:
+    if not containers:
+        return
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while left := [each for each in Path("/sys/fs/cgroup").glob("**/k8s.io/*") if each.name in containers]:
+        for cgroup in left:
             with contextlib.suppress(OSError):
                 cgroup.rmdir()
                 cgroup.parent.rmdir()  # only the last one can
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_LOOK_SECONDS)
 
 
 def mounts_below(folder: Path) -> list[str]:
