@@ -108,11 +108,16 @@ def replay(
         json.dump(told, plan)
         plan.seek(0)
         process = subprocess.Popen(command, stdin=plan, stdout=subprocess.PIPE, text=True, env=environ)
+        assert process.stdout is not None
+        played: Replay | None = None
         try:
-            assert process.stdout is not None
             began = json.loads(process.stdout.readline())["began"]
-            yield Replay(requests, process, began)
+            played = Replay(requests, process, began)
+            yield played
         finally:
             cluster.kubectl("-n", namespace, "delete", "pod", NAME, "--wait=true")
             process.kill()
             process.wait()
+            if played is not None:
+                played.reader.join(10)
+            process.stdout.close()
