@@ -70,6 +70,10 @@ test-observability: venv ## Dashboards, rules and alerts on a real Prometheus
 alerts-staged: venv ## Four faults on a real Prometheus: the right alert of each, and no other; 2 min
 	@cd tests && ../$(BIN)/python -m observability.staged
 
+.PHONY: alerts-on-cluster
+alerts-on-cluster: venv ## The same faults on a real cluster that Prometheus scrapes, and what dashboards show of it; 6 min
+	@cd tests && ../$(BIN)/python -m observability.on_cluster
+
 .PHONY: chaos
 chaos: venv ## The operator killed 300 times at random points; KILLS=n SEED=n
 	@$(PYTEST) tests/chaos -q -s --timeout 7200 --kills $(or $(KILLS),300) $(if $(SEED),--seed $(SEED))

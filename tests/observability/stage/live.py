@@ -84,43 +84,51 @@ def _discovered(labels: Mapping[str, str], path: str) -> dict[str, str]:
             found[f"__meta_kubernetes_{'pod_name' if name == 'pod' else name}"] = labels[name]
     if "llmservice" in labels:
         for name, value in child_labels(labels["llmservice"]).items():
-            found[f"__meta_kubernetes_pod_label_{_sanitized(name)}"] = value
+            found[f"__meta_kubernetes_pod_label_{sanitized(name)}"] = value
     return found
 
 
-def _sanitized(label: str) -> str:
+def sanitized(label: str) -> str:
     """As Prometheus' discovery writes a label's name."""
     return "".join(each if each.isalnum() else "_" for each in label)
 
 
 def monitors() -> dict[str, dict[str, Any]]:
     """honor_labels and relabel_configs by job, from the chart's ServiceMonitor and PodMonitor."""
+    found = {}
+    for document in monitor_documents():
+        for endpoint in endpoints(document):
+            found[job_of(endpoint)] = {
+                "honor_labels": endpoint.get("honorLabels", False),
+                "relabel_configs": [*_GIVEN, *(_snake(each) for each in endpoint["relabelings"])],
+            }
+    return found
+
+
+def monitor_documents(release: str = "release", namespace: str = "default") -> list[dict[str, Any]]:
+    """The chart's ServiceMonitor and PodMonitor, as a release of this name has them."""
     programs = Binaries()
     programs.ensure(("helm",))
     kinds = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
     versions = [f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in kinds]
     command = (
-        str(programs.path("helm")),
-        "template",
-        "release",
-        str(CHART),
-        "--kube-version=1.36.0",
-        *versions,
+        *(str(programs.path("helm")), "template", release, str(CHART), f"--namespace={namespace}"),
+        *("--kube-version=1.36.0", *versions),
     )
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {}
-    for document in yaml.safe_load_all(text):
-        if document and document["kind"] in {"ServiceMonitor", "PodMonitor"}:
-            spec = document["spec"]
-            for endpoint in spec.get("endpoints") or spec["podMetricsEndpoints"]:
-                job = next(
-                    each["replacement"] for each in endpoint["relabelings"] if each["targetLabel"] == "job"
-                )
-                found[job] = {
-                    "honor_labels": endpoint.get("honorLabels", False),
-                    "relabel_configs": [*_GIVEN, *(_snake(each) for each in endpoint["relabelings"])],
-                }
-    return found
+    documents = (document for document in yaml.safe_load_all(text) if document)
+    return [each for each in documents if each["kind"] in {"ServiceMonitor", "PodMonitor"}]
+
+
+def endpoints(monitor: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a monitor asks to be scraped."""
+    spec = monitor["spec"]
+    return list(spec.get("endpoints") or spec["podMetricsEndpoints"])
+
+
+def job_of(endpoint: Mapping[str, Any]) -> str:
+    """The label `job` of what an endpoint yields."""
+    return next(str(each["replacement"]) for each in endpoint["relabelings"] if each["targetLabel"] == "job")
 
 
 _GIVEN = (

@@ -1,0 +1,57 @@
+"""What `make alerts-on-cluster` plays and says."""
+
+import pytest
+
+from observability.on_cluster import cast
+from observability.on_cluster.__main__ import full_seconds, is_right
+from observability.on_cluster.cast import FAULTS
+from observability.on_cluster.look import Empty
+from observability.on_cluster.play import Seen
+
+FIRED = {(fault.alert, fault.service): 30.0 for fault in FAULTS}
+
+
+def _filling(tokens: int) -> list[int]:
+    """What each of the long requests takes when it begins."""
+    full = cast.NAMES.index(cast.FULL)
+    requests = cast.requests(tokens)
+    return [
+        each.prompt_tokens
+        for each in requests
+        if each.target == full and each.at_seconds == cast.WELL_SECONDS
+    ]
+
+
+@pytest.mark.parametrize("tokens", [23_296, 46_592])
+def test_the_cache_is_full_from_the_first_token_on(tokens: int) -> None:
+    assert 0.95 * tokens < sum(_filling(tokens)) < tokens
+
+
+def test_an_alert_on_the_operators_word_comes_that_much_later_and_no_more() -> None:
+    missing = next(fault for fault in FAULTS if fault.alert == "LLMServiceMetricsMissing")
+
+    assert full_seconds(missing, 25.0) == 25 + 5 * 60  # its rule waits for 5 minutes
+
+
+def test_an_alert_on_a_window_comes_thirty_times_as_late() -> None:
+    saturated = next(fault for fault in FAULTS if fault.alert == "LLMServiceKVCacheSaturated")
+
+    assert full_seconds(saturated, 20.0) == 20 * 30 + 5 * 60
+
+
+def test_the_alerts_that_were_wanted_are_right() -> None:
+    assert is_right(Seen(fired=FIRED))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Seen(),
+        Seen(fired={**FIRED, ("LLMServiceStalled", cast.STEADY): 40.0}),
+        Seen(fired=dict.fromkeys(FIRED, -2.0)),
+        Seen(fired=FIRED, empty=(Empty(dashboard="fleet", panel="Services", query="up", why=""),)),
+    ],
+    ids=["none fired", "one more", "before the faults", "a panel without data"],
+)
+def test_anything_else_is_wrong(seen: Seen) -> None:
+    assert not is_right(seen)
