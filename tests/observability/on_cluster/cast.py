@@ -16,7 +16,7 @@ from soak.setting import manifest as soak_manifest
 NAMESPACE = "alerts"
 STEADY, QUIET, KILLED, CUT, FLOODED, FULL = "steady", "quiet", "killed", "cut", "flooded", "full"
 NAMES = (STEADY, QUIET, KILLED, CUT, FLOODED, FULL)
-READY = {STEADY: 3, QUIET: 1, KILLED: 1, CUT: 2, FLOODED: 1, FULL: 1}
+READY = {STEADY: 3, QUIET: 1, KILLED: 1, CUT: 2, FLOODED: 2, FULL: 1}
 """Replicas before the faults."""
 MOST = {STEADY: 4, CUT: 3, FLOODED: 2}
 """spec.scaling.maxReplicas of those that are scaled."""
@@ -27,11 +27,13 @@ LOAD_SECONDS = PLAY_SECONDS + 60.0
 QUIET_FROM_SECONDS = WELL_SECONDS + 40.0
 """From here on one service has nothing to do: a dashboard has idle accelerators to show, too few for the alert."""
 
+OF_FAKES = "LLMServicePlanInaccurate"
+"""The alert that is there before the faults: fake engines tell of other memory than a real one is planned to have."""
 SLOW_START = "slow-load:seconds=300"
 """A killed engine is away for as long as a real one takes to load."""
 _FULL_ANSWER_TOKENS, _FULL_TOKEN_SECONDS = 60, 2.0  # 120 s of full cache
 _FULL_REQUEST_TOKENS = 1950
-_LONG, _SHORT, _FLOOD = (5000, 8), (20, 8), (20, 600)
+_LONG, _SHORT, _FLOOD = (5000, 80), (20, 8), (20, 600)
 """Tokens of prompt and answer. Of the flood two run at once in a replica, for two minutes each: so few are answered
 that nothing can be said of the objective."""
 _KEPT = ("model", "engine", "accelerator", "workload", "slo", "podTemplate")
@@ -68,7 +70,7 @@ FAULTS = (
     ),
     Fault(
         service=FLOODED,
-        what="far more requests than two replicas take, and two are the most",
+        what="more requests than two replicas take, the most there may be",
         alert="LLMServiceQueueGrowsAtMaximum",
         is_windowed=True,
     ),
