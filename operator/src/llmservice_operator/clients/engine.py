@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
+from llmservice_operator.clients.bounded import bounded_get
 from llmservice_operator.errors import UnavailableError
 
 _MAX_REPORT_BYTES = 64 * 1024
@@ -128,19 +129,13 @@ async def bounded_body(
     Raises EngineUnreachableError for another status than 200, a longer body, and whatever goes wrong underneath.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:
-        async with session.get(f"http://{address}{path}", allow_redirects=False) as response:
-            if response.status != 200:
-                raise EngineUnreachableError(f"{address}{path} answered {response.status}")
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > most_bytes:
-                    raise EngineUnreachableError(f"{address}{path} is longer than {most_bytes} bytes")
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        words = str(error) or type(error).__name__
-        raise EngineUnreachableError(f"{address}{path}: {words}") from error
-    return bytes(body)
+    return await bounded_get(
+        session,
+        f"http://{address}{path}",
+        name=f"{address}{path}",
+        most_bytes=most_bytes,
+        error=EngineUnreachableError,
+    )
 
 
 def parse_report(body: bytes | str) -> EngineReport:

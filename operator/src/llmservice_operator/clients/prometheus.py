@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
+from llmservice_operator.clients.bounded import bounded_get
 from llmservice_operator.errors import LLMServiceError, UnavailableError
 
 MAX_ANSWER_BYTES = 16 << 20
@@ -75,21 +76,16 @@ class HttpPrometheusClient:
         if self._session is None:
             raise PrometheusError("the Prometheus client is not open")
         url = f"{self._url}/api/v1/query"
-        try:
-            # A redirect would carry the token to wherever it points.
-            async with self._session.get(
-                url, params={"query": expression}, headers=self._headers(), allow_redirects=False
-            ) as response:
-                if response.status != 200:
-                    raise PrometheusError(f"{url} answered {response.status}")
-                body = bytearray()
-                async for chunk in response.content.iter_any():
-                    body += chunk
-                    if len(body) > MAX_ANSWER_BYTES:
-                        raise PrometheusError(f"{url}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise PrometheusError(f"{url}: {str(error) or type(error).__name__}") from error
-        return parse_vector(bytes(body))
+        body = await bounded_get(
+            self._session,
+            url,
+            name=url,
+            most_bytes=MAX_ANSWER_BYTES,
+            error=PrometheusError,
+            params={"query": expression},
+            headers=self._headers(),
+        )
+        return parse_vector(body)
 
     def _headers(self) -> dict[str, str]:
         try:
