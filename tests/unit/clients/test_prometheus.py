@@ -2,31 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
+from fakes.raw_server import Answer, saying, serving
 from llmservice_operator.clients.prometheus import HttpPrometheusClient, PrometheusError, parse_vector
 from llmservice_operator.errors import InvalidInputError
-
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def vector(*rows: tuple[dict[str, str], str]) -> bytes:
     """Prometheus' answer with these rows."""
     result = [{"metric": labels, "value": [1790000000.0, value]} for labels, value in rows]
     return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
-
-
-def saying(content: bytes, status: str = "200 OK", headers: str = "") -> Answer:
-    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{headers}Connection: close\r\n\r\n"
-        writer.write(head.encode() + content)
-        await writer.drain()
-
-    return answer
 
 
 async def dripping(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,26 +34,11 @@ async def prometheus(
     answer: Answer, heads: list[bytes] | None = None, **options: Any
 ) -> AsyncIterator[HttpPrometheusClient]:
     """A client of a server that answers so."""
-    handling: list[asyncio.Task[None]] = []
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handling.append(task)
-        head = await reader.readuntil(b"\r\n\r\n")
-        if heads is not None:
-            heads.append(head)
-        with suppress(ConnectionError):
-            await answer(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, HttpPrometheusClient(url, **options) as client:
+    async with (
+        serving(answer, heads) as port,
+        HttpPrometheusClient(f"http://127.0.0.1:{port}", **options) as client,
+    ):
         yield client
-    await asyncio.gather(*handling)
 
 
 async def test_a_vector_is_read() -> None:

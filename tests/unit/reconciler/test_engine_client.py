@@ -1,13 +1,11 @@
 """Reports as supervisors send them: read, or told to be none, within a deadline."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 import factories as make
+from fakes.raw_server import Answer, saying, serving, silence
 from llmservice_operator.clients.engine import (
     EngineUnreachableError,
     HttpEngineClient,
@@ -15,46 +13,9 @@ from llmservice_operator.clients.engine import (
     parse_termination_message,
 )
 
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[int]:
-    """A server on the loopback address; its port."""
-    handling: list[asyncio.Task[None]] = []
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handling.append(task)
-        await reader.readuntil(b"\r\n\r\n")
-        with suppress(ConnectionError):
-            await answer(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-    await asyncio.gather(*handling)
-
-
-def page(body: bytes, status: str = "200 OK") -> Answer:
-    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode() + body)
-        await writer.drain()
-
-    return answer
-
-
-async def silence(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    await reader.read()  # until the other side gives up
-
 
 async def test_report_is_read() -> None:
-    async with serving(page(json.dumps(make.report()).encode())) as port, HttpEngineClient() as client:
+    async with serving(saying(json.dumps(make.report()).encode())) as port, HttpEngineClient() as client:
         report = await client.report("127.0.0.1", port)
 
     assert (report.phase, report.step, report.revision) == ("Starting", "load", make.REVISION)
@@ -66,9 +27,9 @@ async def test_report_is_read() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (page(b"{}", "503 Service Unavailable"), "answered 503"),
-        (page(b"<html>"), "not a JSON object"),
-        (page(b"x" * 70_000), "longer than 65536 bytes"),
+        (saying(b"{}", "503 Service Unavailable"), "answered 503"),
+        (saying(b"<html>"), "not a JSON object"),
+        (saying(b"x" * 70_000), "longer than 65536 bytes"),
     ],
     ids=["503", "no JSON", "too long"],
 )
@@ -85,7 +46,7 @@ async def test_supervisor_that_says_nothing_is_given_up_at_the_deadline() -> Non
 
 
 async def test_port_that_nobody_listens_on_is_unreachable() -> None:
-    async with serving(page(b"")) as port:
+    async with serving(saying(b"")) as port:
         pass
     async with HttpEngineClient() as client:
         with pytest.raises(EngineUnreachableError):
