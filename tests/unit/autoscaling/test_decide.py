@@ -745,7 +745,8 @@ def test_no_load_and_no_capacity_is_no_error() -> None:
 
 
 def test_a_decision_tells_each_steps_number() -> None:
-    told = decide(inputs(signals=signals(14.0)), watched(), NOW).to_json()
+    told = decide(inputs(signals=signals(14.0)), watched(), NOW)
 
-    assert told["steps"] == {"forward": 7.55, "kv": 0.33, "pace": 7}
-    assert (told["desired"], told["current"], told["ruling"]) == (7, 3, "pace")
+    asked = {name: round(replicas, 2) for name, replicas in told.asked.items()}
+    assert asked == {"forward": 7.55, "kv": 0.33, "pace": 7}
+    assert (told.desired, told.current, told.ruling) == (7, 3, "pace")

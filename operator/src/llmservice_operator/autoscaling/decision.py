@@ -1,7 +1,7 @@
 """What a decision is made from, and what it says."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 from llmservice_operator.autoscaling.capacity import CapacityModel, LengthMix
 from llmservice_operator.autoscaling.fleet import Fleet
@@ -104,14 +104,11 @@ class Decision:
     is_written: bool = True
     """False: somebody else writes the number of replicas."""
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in the status: the numbers of each step and what ruled; without the state."""
+    @property
+    def asked(self) -> dict[str, float]:
+        """Replicas that each step asks for or allows; without those that say nothing, or that no number would do."""
         return {
-            "desired": self.desired,
-            "current": self.current,
-            "ruling": self.ruling,
-            "reason": self.reason,
-            "steps": {step.name: round(step.replicas, 2) for step in self.steps if step.replicas is not None},
-            "capacityRequestsPerSecond": round(self.capacity_requests_per_second, 3),
-            "correction": round(self.correction, 3),
+            step.name: step.replicas
+            for step in self.steps
+            if step.replicas is not None and math.isfinite(step.replicas)
         }

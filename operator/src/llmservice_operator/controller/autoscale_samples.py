@@ -1,6 +1,5 @@
 """What the loop knows of a service, as metrics tell it. Pure."""
 
-import math
 from collections.abc import Iterable, Iterator
 
 from llmservice_operator.controller.autoscale_service import ServiceScaler, fleet_of
@@ -23,7 +22,6 @@ def sample_of(scaler: ServiceScaler) -> ScalingSample | None:
         return None
     decision = outcome.decision
     fleet = fleet_of(subject, scaler.starts, outcome.at)
-    steps = () if decision is None else decision.steps
     return ScalingSample(
         namespace=subject.key.namespace,
         name=subject.key.name,
@@ -41,11 +39,7 @@ def sample_of(scaler: ServiceScaler) -> ScalingSample | None:
         bounds=outcome.bounds,
         correction=None if decision is None else decision.correction,
         decided_at=None if decision is None else outcome.at,
-        steps=tuple(
-            (step.name, step.replicas)
-            for step in steps
-            if step.replicas is not None and math.isfinite(step.replicas)
-        ),
+        steps=() if decision is None else tuple(decision.asked.items()),
         ruling="" if decision is None else decision.ruling,
         decisions=tuple((*what, count) for what, count in scaler.decisions.items()),
     )

@@ -132,16 +132,24 @@ class ServiceScaler:
         self._decided_on = self._work
         self._decided_for = (subject.generation, subject.ready.keys())
         signals = self._observer.signals(subject.ready, now, _context(subject, activity))
+        fleet = fleet_of(subject, self.starts, now)
         decision = None
         if subject.bounds is not None:
-            decision = self._decide(subject, signals, now, capacity=capacity, policy=policy)
+            decision = self._decide(subject, signals, fleet, now, capacity=capacity, policy=policy)
         self.outcome = self._conclude(
-            subject, signals, now, decision=decision, capacity=capacity, policy=policy
+            subject, signals, fleet, now, decision=decision, capacity=capacity, policy=policy
         )
         return self.outcome
 
     def _decide(
-        self, subject: Subject, signals: Signals, now: float, *, capacity: ReadyCapacity, policy: PolicyAnswer
+        self,
+        subject: Subject,
+        signals: Signals,
+        fleet: Fleet,
+        now: float,
+        *,
+        capacity: ReadyCapacity,
+        policy: PolicyAnswer,
     ) -> Decision:
         bounds = subject.bounds
         if bounds is None:
@@ -150,7 +158,7 @@ class ServiceScaler:
         decision = decide(
             Inputs(
                 signals=signals,
-                fleet=fleet_of(subject, self.starts, now),
+                fleet=fleet,
                 capacity=Scaled(capacity, self._scale) if capacity.is_rough else capacity,
                 expected_mix=subject.expected_mix,
                 objectives=subject.objectives,
@@ -204,6 +212,7 @@ class ServiceScaler:
         self,
         subject: Subject,
         signals: Signals,
+        fleet: Fleet,
         now: float,
         *,
         decision: Decision | None,
@@ -228,7 +237,6 @@ class ServiceScaler:
             unreachable=room.unreachable,
         )
         bounds = subject.bounds
-        fleet = fleet_of(subject, self.starts, now)
         return Outcome(
             uid=subject.uid,
             at=now,

@@ -125,15 +125,13 @@ def _has_objectives(spec: LLMServiceSpec) -> bool:
 
 
 def _decision_status(decision: Decision, at: float) -> DecisionStatus:
-    asked = {step.name: step.replicas for step in decision.steps if step.replicas is not None}
     return DecisionStatus(
         at=timestamp(at),
         from_replicas=decision.current,
         to_replicas=decision.desired,
         ruling=decision.ruling,
         reason=decision.reason,
-        # JSON has no infinity: no number of replicas would do.
-        steps={name: replicas for name, replicas in asked.items() if math.isfinite(replicas)},
+        steps=decision.asked,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from llmservice_operator.api.conditions import Reason
 from llmservice_operator.autoscaling.decision import Decision
 from llmservice_operator.autoscaling.guards import required
+from llmservice_operator.autoscaling.policy import BALANCED
 from llmservice_operator.autoscaling.signals import Signal, Signals, SignalState
 from llmservice_operator.autoscaling.view import WINDOWS
 from llmservice_operator.controller.autoscale_subject import Role, Subject
@@ -17,7 +18,7 @@ from llmservice_operator.controller.verdict import Verdict
 
 STARTING_SECONDS = 30.0
 """After so long every rate should be known."""
-LEAST_SAMPLES = 20
+LEAST_SAMPLES = BALANCED.least_samples
 """A p95 of fewer is a maximum."""
 _MOST_TOLD = 4
 PAUSED = 'the annotation llmservice.dev/paused is "true"; remove it to go on'
