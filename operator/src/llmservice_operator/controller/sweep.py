@@ -100,16 +100,14 @@ class Sweeper:
             for kind in sorted(asked):
                 try:
                     await self.compare(kind)
-                except NotFoundError as e:
-                    if not _is_not_known(kind, e):
-                        await self._again(kind, e)
                 except Exception as e:  # noqa: BLE001  one bad answer must not end all later sweeps
-                    await self._again(kind, e)
-
-    async def _again(self, kind: str, error: Exception) -> None:
-        logger.warning("a sweep failed, it is tried again", extra={"kind": kind, "error": repr(error)})
-        await self._clock.sleep(RETRY_SECONDS)
-        self.ask(kind)
+                    if _is_not_known(kind, e):
+                        continue
+                    logger.warning(
+                        "a sweep failed, it is tried again", extra={"kind": kind, "error": repr(e)}
+                    )
+                    await self._clock.sleep(RETRY_SECONDS)
+                    self.ask(kind)
 
     async def compare(self, kind: str) -> None:
         """Drop what no longer exists, read what is newer, and enqueue the services concerned."""
