@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -80,9 +80,19 @@ def program(name: str) -> str:
     return str(binaries.path(name))
 
 
+def kubectl_command(cluster: HasKubeconfig, *arguments: str) -> tuple[str, ...]:
+    """Kubectl on the cluster, for processes that outlast a call of `cluster.kubectl`."""
+    return (program("kubectl"), f"--kubeconfig={cluster.kubeconfig}", *arguments)
+
+
+def direct_environment(**more: str) -> dict[str, str]:
+    """The environment, with no proxy before clusters of this machine."""
+    return {**os.environ, "NO_PROXY": "127.0.0.0/8,10.0.0.0/8", **more}
+
+
 def helm(cluster: AnyCluster, *arguments: str) -> str:
     """Run Helm against the cluster; its output."""
-    environ = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    environ = direct_environment(KUBECONFIG=str(cluster.kubeconfig))
     command = (program("helm"), *arguments)
     done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -152,6 +162,40 @@ def provide_models(cluster: AnyCluster, namespace: str, model: Path) -> None:
     apply(cluster, *models_manifests(namespace, cluster.models_folder))
 
 
+@contextmanager
+def platform(
+    name: str, *images: str, namespace: str, nodes: int = 1, gpus: int = 0, values: Sequence[str] = ()
+) -> Iterator[Cluster]:
+    """A cluster with these images, the operator and the namespace; gone in the end.
+
+    Where KUBECONFIG names one of ours it is that one, and only the namespace goes. `values`: settings of the chart.
+    """
+    archives = build_images("operator", *images)
+    outer = outer_cluster()
+    given = outer if isinstance(outer, Cluster) else None
+    cluster = given or Cluster(f"{name}-{os.getpid()}", nodes=nodes, gpus=gpus, owned=True)
+    if given is None:
+        cluster.remove_orphans()
+    try:
+        cluster.up()
+        load_images(cluster, archives)
+        install_operator(cluster, archives["operator"], *values)
+        create_namespace(cluster, namespace, labels={})
+        yield cluster
+    finally:
+        if given is None:
+            cluster.down()
+        else:
+            delete_namespace(cluster, namespace)
+
+
+def delete_namespace(cluster: AnyCluster, name: str) -> None:
+    """A namespace with all that is in it, and the volume of its claim `models`."""
+    # A pod may drain for five minutes, where a request is still running in it.
+    cluster.kubectl("delete", "namespace", name, "--wait=true", "--timeout=400s", timeout_seconds=410)
+    cluster.kubectl("delete", "pv", f"models-{name}", "--ignore-not-found")
+
+
 def create_namespace(cluster: AnyCluster, name: str, *, labels: Mapping[str, str]) -> None:
     """A namespace with its default ServiceAccount, which a controller makes a moment later."""
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
@@ -168,9 +212,8 @@ def apply(cluster: AnyCluster, *objects: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _kubectl_stream(cluster: HasKubeconfig, *arguments: str) -> Iterator[Iterator[str]]:
-    command = (program("kubectl"), f"--kubeconfig={cluster.kubeconfig}", *arguments)
-    environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
+    command = kubectl_command(cluster, *arguments)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=direct_environment()) as process:
         assert process.stdout is not None
         try:
             yield iter(process.stdout.readline, "")

@@ -222,19 +222,10 @@ def _range(seconds: list[float]) -> str:
 @contextmanager
 def platform() -> Iterator[Cluster]:
     """A cluster of one node with the operator and the model in it; gone in the end."""
-    archives = deploy.build_images("operator", "fake-engine")
-    cluster = Cluster(f"overhead-{os.getpid()}", nodes=1, owned=True)
-    cluster.remove_orphans()
-    try:
-        cluster.up()
-        deploy.load_images(cluster, archives)
-        deploy.install_operator(cluster, archives["operator"])
-        deploy.create_namespace(cluster, NAMESPACE, labels={})
+    with deploy.platform("overhead", "fake-engine", namespace=NAMESPACE) as cluster:
         deploy.provide_models(cluster, NAMESPACE, deploy.build_model())
         deploy.apply(cluster, config_map(NAMESPACE))
         yield cluster
-    finally:
-        cluster.down()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -37,8 +37,4 @@ def namespace(platform: Platform, request: pytest.FixtureRequest) -> Iterator[st
     deploy.create_namespace(platform.cluster, name, labels=RESTRICTED)
     deploy.provide_models(platform.cluster, name, deploy.build_model())
     yield name
-    # A pod may drain for five minutes, where a request of a test is still running in it.
-    platform.cluster.kubectl(
-        "delete", "namespace", name, "--wait=true", "--timeout=400s", timeout_seconds=410
-    )
-    platform.cluster.kubectl("delete", "pv", f"models-{name}", "--ignore-not-found")
+    deploy.delete_namespace(platform.cluster, name)

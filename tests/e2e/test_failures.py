@@ -4,7 +4,6 @@ All services are created at once, so that the whole takes as long as the slowest
 """
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -319,11 +318,11 @@ class _request_that_never_ends:  # noqa: N801  used as a function
 
         path = deploy.pods_path(self._namespace, "hung")
         pod = deploy.wait_until(self._cluster, path, ready, timeout_seconds=FIRST_WAIT_SECONDS)
-        command = (
-            deploy.program("kubectl"), f"--kubeconfig={self._cluster.kubeconfig}", "exec",
-            "-n", self._namespace, pod["metadata"]["name"], "-c", "engine", "--", "python3", "-c", STREAM_FOR_EVER,
+        command = deploy.kubectl_command(
+            self._cluster, "exec", "-n", self._namespace, pod["metadata"]["name"], "-c", "engine", "--",
+            "python3", "-c", STREAM_FOR_EVER,
         )  # fmt: skip
-        environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+        environ = deploy.direct_environment()
         self._process = subprocess.Popen(
             command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -310,12 +309,11 @@ def retagged(archive: Path, target: Path) -> Path:
 @contextmanager
 def streams(fleet: Fleet, name: str) -> Iterator["subprocess.Popen[str]"]:
     """A client with one connection kept alive that streams again and again, from the operator's pod."""
-    command = (
-        deploy.program("kubectl"), f"--kubeconfig={fleet.cluster.kubeconfig}", "exec", "-i",
-        "-n", deploy.OPERATOR_NAMESPACE, f"deployment/{deploy.RELEASE}", "--",
+    command = deploy.kubectl_command(
+        fleet.cluster, "exec", "-i", "-n", deploy.OPERATOR_NAMESPACE, f"deployment/{deploy.RELEASE}", "--",
         "python3", "-c", STREAMS, f"{name}.{fleet.namespace}.svc", name,
     )  # fmt: skip
-    environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    environ = deploy.direct_environment()
     with subprocess.Popen(
         command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as client:

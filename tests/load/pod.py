@@ -1,7 +1,6 @@
 """The generator in a pod of the cluster: it reaches Services as any client does, on whatever cluster it is."""
 
 import json
-import os
 import subprocess
 import tempfile
 import threading
@@ -97,13 +96,13 @@ def replay(
         "requests": [list(asdict(each).values()) for each in requests],
         "timeout_seconds": timeout_seconds,
     }
-    command = [
-        deploy.program("kubectl"), f"--kubeconfig={cluster.kubeconfig}", "-n", namespace, "exec", "-i", NAME, "--",
-        "python3", "-c", Path(generator.__file__).read_text(),
-    ]  # fmt: skip
+    script = Path(generator.__file__).read_text()
+    command = deploy.kubectl_command(
+        cluster, "-n", namespace, "exec", "-i", NAME, "--", "python3", "-c", script
+    )
     deploy.apply(cluster, manifest(namespace))
     cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=60s")
-    environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    environ = deploy.direct_environment()
     with tempfile.TemporaryFile("w+") as plan:
         json.dump(told, plan)
         plan.seek(0)

@@ -13,8 +13,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ import numpy as np
 import deploy
 from bench.operator import machine
 from devcluster import Cluster
-from devcluster.fixtures import outer_cluster
 from e2e.fleet import config_map
 from scaling_demo import client
 from scaling_demo.chart import draw
@@ -53,7 +50,8 @@ def main() -> int:
     """Run, record, draw."""
     parser = argparse.ArgumentParser(prog="scaling_demo", description=__doc__)
     parser.parse_args()
-    with platform() as cluster:
+    with deploy.platform("scaling-demo", "vllm-cpu", namespace=NAMESPACE) as cluster:
+        deploy.provide_models(cluster, NAMESPACE, deploy.build_model())
         deploy.apply(cluster, config_map(NAMESPACE), service(cluster.nodes[0]))
         client.start(cluster, NAMESPACE, cluster.nodes[0])
         wait_ready(cluster)
@@ -102,28 +100,6 @@ def measure(cluster: Cluster) -> dict[str, Any]:
         **recorder.as_json(),
         "requests": {key: result[key] for key in ("start_times", "ttfts", "itls") if key in result},
     }
-
-
-@contextmanager
-def platform() -> Iterator[Cluster]:
-    """A cluster of one node with the engine's image; gone in the end. KUBECONFIG: that one, which stays."""
-    archives = deploy.build_images("operator", "vllm-cpu")
-    outer = outer_cluster()
-    given = outer if isinstance(outer, Cluster) else None
-    cluster = given or Cluster(f"scaling-demo-{os.getpid()}", nodes=1, owned=True)
-    try:
-        cluster.up()
-        deploy.load_images(cluster, archives)
-        deploy.install_operator(cluster, archives["operator"])
-        deploy.create_namespace(cluster, NAMESPACE, labels={})
-        deploy.provide_models(cluster, NAMESPACE, deploy.build_model())
-        yield cluster
-    finally:
-        if given is None:
-            cluster.down()
-        else:
-            cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=400s", timeout_seconds=410)
-            cluster.kubectl("delete", "pv", f"models-{NAMESPACE}", "--ignore-not-found")
 
 
 def service(node: str, **more: Any) -> dict[str, Any]:

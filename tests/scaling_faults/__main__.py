@@ -5,14 +5,11 @@
 Writes operator/docs/reference/scaling-faults.txt. Exit code 1 if a replica was taken for a fault.
 """
 
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import deploy
-from devcluster import Cluster
-from devcluster.fixtures import outer_cluster
 from e2e.fleet import config_map
 from scaling_faults.scenario import Scenario, table
 from scaling_faults.services import IDLE
@@ -23,22 +20,14 @@ NAMESPACE = "faults"
 
 def main() -> int:
     """Play and write."""
-    archives = deploy.build_images("operator", "fake-engine")
-    outer = outer_cluster()
-    given = outer if isinstance(outer, Cluster) else None
-    cluster = given or Cluster(f"faults-{os.getpid()}", nodes=2, gpus=8, owned=True)
-    try:
-        cluster.up()
-        deploy.load_images(cluster, archives)
-        deploy.install_operator(cluster, archives["operator"], f"prometheus.url={Scenario.url(NAMESPACE)}")
-        deploy.create_namespace(cluster, NAMESPACE, labels={})
+    values = (f"prometheus.url={Scenario.url(NAMESPACE)}",)
+    with deploy.platform(
+        "faults", "fake-engine", namespace=NAMESPACE, nodes=2, gpus=8, values=values
+    ) as cluster:
         deploy.provide_models(cluster, NAMESPACE, deploy.build_model())
         deploy.apply(cluster, config_map(NAMESPACE))
         scenario = Scenario(cluster, NAMESPACE)
         rows = scenario.play()
-    finally:
-        if given is None:
-            cluster.down()
     told = table(rows)
     print(scenario.watch.dump(), file=sys.stderr)
     print(told)

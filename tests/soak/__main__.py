@@ -17,10 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import deploy
 from bench.operator import machine
 from soak import real, simulated
 from soak.report import chart, report
-from soak.setting import MINUTES, Setting, make_setting
+from soak.setting import MINUTES, NAMESPACE, Setting, make_setting
 from soak.trajectory import Course, judge
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ def main() -> int:
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
     setting = make_setting(options.seconds)
-    with real.platform() as cluster:
+    with deploy.platform("soak", "fake-engine", namespace=NAMESPACE, gpus=8) as cluster:
         real.serve(cluster, setting)
         say(f"the first replica is ready; {len(setting.load)} requests in {options.seconds:.0f} s follow")
         loads: list[float] = []

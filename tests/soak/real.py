@@ -1,18 +1,14 @@
 """The setting on a real cluster: the operator in a pod, engines in pods, a load through the Service, all watched."""
 
 import http.client
-import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import deploy
 from devcluster import Cluster
-from devcluster.fixtures import outer_cluster
 from llmservice_operator.simulation.score import LEAST_ANSWER_TOKENS, Objective
 from load.generator import DONE, Request, Result, Target
 from load.pod import replay
@@ -116,33 +112,6 @@ def read_page(cluster: Cluster) -> dict[str, float]:
             rows = (line.rpartition(" ") for line in lines if line.startswith(METRICS))
             return {name: float(value) for name, _, value in rows}
     return {}
-
-
-@contextmanager
-def platform() -> Iterator[Cluster]:
-    """A cluster of one node with eight accelerators and the operator; gone in the end.
-
-    Where KUBECONFIG names one of ours it is that, without the soak's namespace in the end.
-    """
-    archives = deploy.build_images("operator", "fake-engine")
-    outer = outer_cluster()
-    cluster = (
-        outer if isinstance(outer, Cluster) else Cluster(f"soak-{os.getpid()}", nodes=1, gpus=8, owned=True)
-    )
-    if cluster is not outer:
-        cluster.remove_orphans()
-    try:
-        cluster.up()
-        deploy.load_images(cluster, archives)
-        deploy.install_operator(cluster, archives["operator"])
-        deploy.create_namespace(cluster, NAMESPACE, labels={})
-        yield cluster
-    finally:
-        if cluster is outer:
-            cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=300s", timeout_seconds=310)
-            cluster.kubectl("delete", "pv", f"models-{NAMESPACE}", "--ignore-not-found")
-        else:
-            cluster.down()
 
 
 def serve(cluster: Cluster, setting: Setting) -> None:

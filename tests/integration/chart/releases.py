@@ -1,7 +1,6 @@
 """Running Helm on the chart, and reading what it renders."""
 
 import json
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import yaml
 
+import deploy
 from devcluster.binaries import Binaries
 from devcluster.fixtures import AnyLightCluster
 
@@ -34,7 +34,7 @@ def helm_program() -> str:
 
 def helm(*arguments: str, cluster: AnyLightCluster | None = None) -> str:
     """Run Helm, against the cluster if one is given, and return its output."""
-    environ = os.environ | {"NO_PROXY": "127.0.0.0/8,10.0.0.0/8"}
+    environ = deploy.direct_environment()
     if cluster is not None:
         environ["KUBECONFIG"] = str(cluster.kubeconfig)
     done = subprocess.run(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from integration.chart.releases import (
     render,
     values_arguments,
 )
+from ports import free_port
 
 pytestmark = pytest.mark.light
 
@@ -48,9 +48,7 @@ class OperatorProcess:
     """The operator as a process of this machine; its log is what it told."""
 
     def __init__(self, cluster: AnyLightCluster, folder: Path, **values: Any) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._log = folder / "operator.log"
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith(("LLMSERVICE_", "KUBE"))

@@ -7,7 +7,6 @@ queries of the dashboards have no data; writes operator/docs/reference/alerts-on
 did not fire, another did, or a query has no data that should have.
 """
 
-import os
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -15,8 +14,6 @@ from pathlib import Path
 
 import deploy
 from bench.operator import machine
-from devcluster import Cluster
-from devcluster.fixtures import outer_cluster
 from observability.on_cluster import cast
 from observability.on_cluster.cast import FAULTS, Fault
 from observability.on_cluster.play import Alert, Seen, play, prepare
@@ -29,20 +26,10 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 def main() -> int:
     """Play, print, write."""
-    archives = deploy.build_images("operator", "fake-engine")
-    outer = outer_cluster()
-    given = outer if isinstance(outer, Cluster) else None
-    cluster = given or Cluster(f"alerts-{os.getpid()}", nodes=1, gpus=8, owned=True)
-    try:
-        cluster.up()
-        deploy.load_images(cluster, archives)
-        deploy.install_operator(cluster, archives["operator"])
+    with deploy.platform("alerts", "fake-engine", namespace=cast.NAMESPACE, gpus=8) as cluster:
         tokens = prepare(cluster)
         with tempfile.TemporaryDirectory() as folder:
             seen = play(cluster, Path(folder), tokens)
-    finally:
-        if given is None:
-            cluster.down()
     for name, words in seen.conditions.items():
         print(f"{name}: {words}", file=sys.stderr)
     told = report(seen)

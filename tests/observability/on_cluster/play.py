@@ -47,7 +47,6 @@ def prepare(cluster: Cluster) -> int:
     folder = cluster.models_folder / "qwen3-32b"
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(MODEL.read_text())
-    deploy.create_namespace(cluster, cast.NAMESPACE, labels={})
     deploy.provide_models(cluster, cast.NAMESPACE, deploy.build_model())
     deploy.apply(
         cluster,
