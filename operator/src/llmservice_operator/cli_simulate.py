@@ -52,7 +52,7 @@ def add_parser(subparsers: Any) -> None:
         "--share",
         type=float,
         help="of a count's requests (above 1: more of them); default: all of a .txt, and of azure2024-… so many that "
-        f"the busiest five minutes take {PEAK_SHARE:.0%} of the most replicas",
+        f"the busiest five minutes take {PEAK_SHARE:.0%}% of the most replicas",
     )
     parser.add_argument("--policy", default="operator", help="the scaling rule")
     parser.add_argument("--compare", default="", metavar="P,P", help="further rules; all: every one")

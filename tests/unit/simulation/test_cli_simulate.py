@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmservice_operator.cli import main
+from llmservice_operator.cli import COMMANDS, main
 from unit.simulation.machines import LLAMA, TESTS
 
 Call = Callable[..., int]
@@ -38,6 +38,15 @@ def call(tmp_path: Path) -> Call:
         return main(["simulate", *files, *arguments])
 
     return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_tells_its_arguments(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A lone % in a help text is a format to argparse, and only --help finds it."""
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+
+    assert f"usage: llmservice {command}" in capsys.readouterr().out
 
 
 def test_it_tells_what_each_rule_attains_and_costs(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
