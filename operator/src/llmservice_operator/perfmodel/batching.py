@@ -32,7 +32,7 @@ class Outcome:
     end_seconds: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Sequence:
     """A request in the engine."""
 
