@@ -25,6 +25,13 @@ CONDITIONS = (
     ),
     Case(
         alert="LLMServiceUnavailable",
+        story="the last ready replica has been gone for three hours",
+        series=condition("Available", good="1x30 _x200", bad="_x30 1x200") | replicas("2x230", "2x30 0x200"),
+        at="220m",
+        fires=SERVICE,
+    ),
+    Case(
+        alert="LLMServiceUnavailable",
         story="a new service starts",
         series=condition("Available", good="_x70", bad="1x70") | replicas("1x70", "0x70"),
         at="40m",

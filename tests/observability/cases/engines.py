@@ -122,6 +122,16 @@ ENGINES = (
     ),
     Case(
         alert="LLMServiceAcceleratorsIdle",
+        story="twenty minutes without a request in every hour",
+        series=of_pod("vllm:num_requests_running", " ".join(["1x39 0x19"] * 6))
+        | replicas("1x360", "1x360")
+        | {
+            'llmservice_service_accelerators{namespace="chat",name="qwen",accelerator="nvidia-h200"}': "2x360"
+        },
+        at="355m",
+    ),
+    Case(
+        alert="LLMServiceAcceleratorsIdle",
         story="a request each five minutes",
         series=of_pod("vllm:num_requests_running", " ".join(["0x3 1"] * 60))
         | replicas("1x300", "1x300")
