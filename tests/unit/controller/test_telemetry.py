@@ -134,6 +134,16 @@ def test_the_page_tells_of_requests_reconciles_and_applies() -> None:
     assert page["llmservice_reconcile_duration_seconds_sum",] == 0.5
 
 
+def test_what_has_not_happened_yet_is_told_as_0() -> None:
+    metrics = Metrics()
+    Reporter(metrics, FakeClock()).swept("Pod")
+
+    page = values(metrics)
+
+    assert page["llmservice_watch_restarts_total", "Pod"] == 0
+    assert page["llmservice_events_total", "failed"] == 0
+
+
 def test_live_values_are_read_at_the_scrape() -> None:
     metrics = Metrics()
     metrics.watch(

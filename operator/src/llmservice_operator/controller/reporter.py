@@ -57,5 +57,6 @@ class Reporter:
         self._metrics.watch_restarts.labels(kind).inc()
 
     def swept(self, kind: str) -> None:
-        """Note the time of a sweep."""
+        """Note the time of a sweep, and count the kind's new lists from 0 on: an increase needs a begin."""
         self._metrics.last_sweep.labels(kind).set(self._clock.now())
+        self._metrics.watch_restarts.labels(kind)

@@ -89,6 +89,8 @@ class Metrics:
             self.scrape_failures.labels(failure)
         for result in ("success", "error"):
             self.reconciles.labels(result)
+        for fate in ("posted", "repeated", "limited", "dropped", "failed"):
+            self.events.labels(fate)
 
     def watch(
         self,
@@ -134,7 +136,7 @@ class Metrics:
             self.scrape_failures.labels(failure).inc()
 
     def recorded(self, result: str) -> None:
-        """An event was posted, counted, limited, dropped or failed."""
+        """An event was posted, repeated, limited, dropped or failed."""
         self.events.labels(result).inc()
 
 
