@@ -6,7 +6,7 @@ from llmservice_operator.autoscaling.capacity import LengthMix, SimpleCapacity
 from llmservice_operator.autoscaling.decision import Decision, Objectives
 from llmservice_operator.simulation.faults import Fault, FaultKind
 from llmservice_operator.simulation.fleet import FleetSettings, Run, simulate
-from llmservice_operator.simulation.operator import OperatorPolicy
+from llmservice_operator.simulation.operator import EPOCH_SECONDS, OperatorPolicy
 from llmservice_operator.simulation.score import Objective, score
 from unit.simulation.machines import even_load, tables
 
@@ -46,9 +46,25 @@ def test_it_sees_the_load_and_scales_to_it() -> None:
 def test_what_it_observes_is_what_comes() -> None:
     _, decisions = play(20.0, first=2)
 
-    forward = next(step for step in decisions[30].steps if step.name == "forward")
+    later = next(each for each in decisions if each.state.at >= EPOCH_SECONDS + 150.0)
+    forward = next(step for step in later.steps if step.name == "forward")
     assert "20.00 requests/s" in forward.note
     assert "1000 + 100 tokens" in forward.note
+
+
+def test_a_load_that_stays_is_decided_on_four_times_a_minute() -> None:
+    _, decisions = play(20.0, first=2)
+
+    times = [each.state.at - EPOCH_SECONDS for each in decisions]
+    assert [at for at in times if 120.0 <= at < 180.0] == [125.0, 140.0, 155.0, 170.0]
+
+
+def test_a_queue_is_decided_on_at_each_look() -> None:
+    """40 requests/s at 16 a replica, of which one serves: it takes until 30 s until another one is there."""
+    _, decisions = play(40.0, first=1)
+
+    times = [each.state.at - EPOCH_SECONDS for each in decisions]
+    assert [at for at in times if at <= 30.0] == [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]
 
 
 @pytest.mark.parametrize(

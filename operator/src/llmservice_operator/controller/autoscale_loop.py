@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from llmservice_operator.autoscaling.cadence import DECISION_SECONDS, LOOK_SECONDS
 from llmservice_operator.clock import Clock
 from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.autoscale_capacity import CapacityBook
@@ -30,11 +31,11 @@ class LoopTimes:
 
     tick: float = 0.5
     """How often it is looked who is due."""
-    period: float = 5.0
+    period: float = LOOK_SECONDS
     """Between two looks at a service."""
     idle_period: float = 10.0
     """The same while it has no requests: as often as a signal needs, to be no older than it may."""
-    decision_period: float = 15.0
+    decision_period: float = DECISION_SECONDS
     """Between two decisions; one that presses follows the look that shows it."""
 
 

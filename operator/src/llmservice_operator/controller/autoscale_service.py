@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmservice_operator.api.conditions import ConditionType, Reason
+from llmservice_operator.autoscaling.cadence import Work, is_pressing, work_of
 from llmservice_operator.autoscaling.capacity import Capacity
 from llmservice_operator.autoscaling.decide import decide
 from llmservice_operator.autoscaling.decision import Decision, Inputs
@@ -38,7 +39,6 @@ from llmservice_operator.controller.autoscale_verdicts import (
     slo_met,
 )
 from llmservice_operator.controller.verdict import Verdict
-from llmservice_operator.engines.metric_names import Series
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +49,6 @@ FAULT_PATIENCE_SECONDS = 10.0
 UNKNOWN_PATIENCE_SECONDS = 120.0
 """How long a service without enough requests keeps its last verdict: as long as signals look back."""
 _NEAR = 1.02
-_MORE_WORK = 1.25
-"""Requests at once, over those at the last decision: more than that is worth another one now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +57,6 @@ class Activity:
 
     dram_active: Signal = ABSENT
     sm_active: Signal = ABSENT
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Requests in the engines that answered."""
-
-    engines: int = 0
-    total: float = 0.0
-    waiting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +93,7 @@ class ServiceScaler:
         self.subject = subject
         self.starts.look(subject.pods)
         self._failures = tuple(f"{each.pod.name}: {each.words}" for each in scraped if each.page is None)
-        self._work = work_of(scraped)
+        self._work = work_of(each.page for each in scraped if each.page is not None)
         for each in scraped:
             if each.page is not None:
                 pod = each.pod
@@ -116,12 +105,10 @@ class ServiceScaler:
         """Whether what was taken in since the last decision shouldn't wait for the next: a queue, more work, other
         replicas, or other words of the user's.
         """
-        now, then = self._work, self._decided_on
         return (
             self.outcome is None
             or (self.subject.generation, self.subject.ready.keys()) != self._decided_for
-            or now.waiting > max(1.0, now.engines)
-            or now.total > _MORE_WORK * then.total + 1.0
+            or is_pressing(self._work, self._decided_on)
         )
 
     def decide(
@@ -263,14 +250,6 @@ class ServiceScaler:
             for kind, verdict in made.items()
             if verdict is not None
         }
-
-
-def work_of(scraped: Sequence[Scraped]) -> Work:
-    """What the engines have to do now."""
-    pages = [each.page for each in scraped if each.page is not None]
-    running = sum(page.gauges[Series.RUNNING].total for page in pages if Series.RUNNING in page.gauges)
-    waiting = sum(page.gauges[Series.WAITING].total for page in pages if Series.WAITING in page.gauges)
-    return Work(len(pages), running + waiting, waiting)
 
 
 def fleet_of(subject: Subject, starts: Starts, now: float) -> Fleet:

@@ -1,11 +1,21 @@
-"""The operator's own loop in a simulated fleet: its observer and its `decide`, fed with pages of simulated engines."""
+"""The operator's own loop in a simulated fleet: its observer and its `decide`, fed with pages of simulated engines.
+
+As in a cluster it looks each five seconds and decides each fifteen, or at once where what it sees presses.
+"""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from llmservice_operator.autoscaling.cadence import (
+    DECISION_SECONDS,
+    LOOK_SECONDS,
+    Work,
+    is_pressing,
+    work_of,
+)
 from llmservice_operator.autoscaling.capacity import CapacityModel, LengthMix
 from llmservice_operator.autoscaling.decide import decide
 from llmservice_operator.autoscaling.decision import Decision, Inputs, Objectives
@@ -16,7 +26,7 @@ from llmservice_operator.autoscaling.signals import Signal, SignalState
 from llmservice_operator.autoscaling.state import ScalerState
 from llmservice_operator.engines.metric_names import Series
 from llmservice_operator.engines.metrics_page import Gauge, Histogram, MetricsPage
-from llmservice_operator.simulation.observation import Observation, PodPage, Scrape
+from llmservice_operator.simulation.observation import Observation, Scrape
 from llmservice_operator.simulation.records import (
     LENGTH_BOUNDS_TOKENS,
     TPOT_BOUNDS_SECONDS,
@@ -61,24 +71,43 @@ class OperatorPolicy:
     weights_bytes_per_step: float | None = None
     """What each step reads on one GPU whatever its batch."""
     name: str = "operator"
-    period_seconds: float = 5.0
+    period_seconds: float = LOOK_SECONDS
     keep: Callable[[float, Decision], None] | None = None
     """Given every decision."""
     _observer: ServiceObserver = field(default_factory=ServiceObserver)
     _state: ScalerState = field(default_factory=ScalerState)
     _scraped_at: float = -1.0
+    _decided: "_Decided | None" = None
 
     def restart(self) -> None:
         """As the operator's process does: what was seen is gone, the state is in the service's status."""
         self._observer = ServiceObserver()
+        self._decided = None
 
     def step(self, seen: Observation) -> int:
-        """Desired replicas."""
-        now = seen.now_seconds + EPOCH_SECONDS
+        """Desired replicas: those that there are wherever no decision is due."""
+        work = self._look(seen)
+        ready = frozenset(seen.ready_since)
+        if self._decided is not None and not self._decided.is_over(seen.metrics_seconds, work, ready):
+            return seen.provisioned
+        self._decided = _Decided(seen.metrics_seconds, work, ready)
+        return self._decide(seen)
+
+    def _look(self, seen: Observation) -> Work:
+        """Take the newest pages in; what the engines have to do by them, nothing where there are none."""
         latest = seen.history.latest()
-        if latest is not None and latest.at_seconds != self._scraped_at:
-            self._scraped_at = latest.at_seconds
-            self._record(latest, seen)
+        if latest is None or latest.at_seconds == self._scraped_at:
+            return Work()
+        self._scraped_at = latest.at_seconds
+        # Pages are scraped by the operator itself, by its own clock.
+        at = latest.at_seconds + EPOCH_SECONDS + seen.now_seconds - seen.metrics_seconds
+        pages = metrics_pages(latest, self.peak_bytes_per_second)
+        for pod, page in zip(latest.pages, pages, strict=True):
+            self._observer.record(str(pod.pod), page, at=at)
+        return work_of(pages)
+
+    def _decide(self, seen: Observation) -> int:
+        now = seen.now_seconds + EPOCH_SECONDS
         context = Context(
             ttft_p95_seconds=self.objectives.ttft_p95_seconds,
             tpot_p95_seconds=self.objectives.tpot_p95_seconds,
@@ -115,22 +144,31 @@ class OperatorPolicy:
             self.keep(seen.now_seconds, decision)
         return decision.desired
 
-    def _record(self, scrape: Scrape, seen: Observation) -> None:
-        # Pages are scraped by the operator itself, by its own clock.
-        at = scrape.at_seconds + EPOCH_SECONDS + seen.now_seconds - seen.metrics_seconds
-        if scrape.records is None:
-            unreadable = MetricsPage(gauges={}, counters={}, histograms={}, invalid=frozenset(Series))
-            pages = [unreadable] * len(scrape.pages)
-        else:
-            pages = metrics_pages(scrape.pages, scrape.records, self.peak_bytes_per_second)
-        for pod, page in zip(scrape.pages, pages, strict=True):
-            self._observer.record(str(pod.pod), page, at=at)
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What the last decision was made for."""
+
+    at_seconds: float
+    """By a clock that doesn't jump."""
+    work: Work
+    ready: frozenset[int]
+
+    def is_over(self, now: float, work: Work, ready: frozenset[int]) -> bool:
+        """Whether another decision is due."""
+        if now - self.at_seconds > DECISION_SECONDS - LOOK_SECONDS / 2 or ready != self.ready:
+            return True
+        return is_pressing(work, self.work)
 
 
-def metrics_pages(
-    gauges: Sequence[PodPage], engines: Records, peak_bytes_per_second: float
-) -> list[MetricsPage]:
+_UNREADABLE = MetricsPage(gauges={}, counters={}, histograms={}, invalid=frozenset(Series))
+
+
+def metrics_pages(scrape: Scrape, peak_bytes_per_second: float) -> list[MetricsPage]:
     """What each engine's metrics page would tell, had it been parsed."""
+    engines: Records | None = scrape.records
+    if engines is None:
+        return [_UNREADABLE] * len(scrape.pages)
     counters = {series: engines[name].astype(float).tolist() for series, name in _COUNTERS.items()}
     counters[Series.READ_BYTES] = (engines["traffic_seconds"] * peak_bytes_per_second).tolist()
     counters[Series.WRITE_BYTES] = [0.0] * len(engines)
@@ -151,7 +189,7 @@ def metrics_pages(
                 for series, (counts, totals) in histograms.items()
             },
         )
-        for place, gauge in enumerate(gauges)
+        for place, gauge in enumerate(scrape.pages)
     ]
 
 
