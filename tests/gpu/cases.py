@@ -11,15 +11,17 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.cli_plan import model_from_path, read_catalogue, read_documents
+from llmservice_operator.cli_documents import read_catalogue
+from llmservice_operator.cli_plan import model_from_path, read_documents
 from llmservice_operator.engines.vllm import VllmEngine
 from llmservice_operator.planning.plan import plan_for_image
 from llmservice_operator.planning.serialize import plan_to_json
-from llmservice_operator.planning.types import Plan, PlanInputs
+from llmservice_operator.planning.types import ModelFacts, Plan, PlanInputs
 
 DROPPED = ("--model", "--served-model-name", "--host", "--port", "--shutdown-timeout", "--revision")
 """What starts.py says itself, or what dummy weights have no use for."""
@@ -44,8 +46,21 @@ def engine_arguments(spec: LLMServiceSpec, plan: Plan, name: str) -> list[str]:
     return kept
 
 
-def case_of(service: Mapping[str, Any], models: Path, tokenizer: str, version: str) -> dict[str, Any]:
-    """One case; what was planned goes with it, so that both stand side by side later."""
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A service with its plan."""
+
+    name: str
+    spec: LLMServiceSpec
+    model: ModelFacts
+    inputs: PlanInputs
+    plan: Plan
+    case: dict[str, Any]
+    """See starts.py; what was planned goes with it, so that both stand side by side later."""
+
+
+def planned_service(service: Mapping[str, Any], models: Path, tokenizer: str, version: str) -> Planned:
+    """The operator's own plan, and the case of it."""
     name = service["metadata"]["name"]
     extra = json.loads(service["metadata"].get("annotations", {}).get("gpu/case", "{}"))
     spec = LLMServiceSpec.model_validate(service["spec"])
@@ -59,11 +74,12 @@ def case_of(service: Mapping[str, Any], models: Path, tokenizer: str, version: s
         engine_version=version,
     )
     plan = plan_for_image(inputs, lambda _row: version)
-    if not isinstance(plan, Plan):
-        raise SystemExit(f"{name}: {plan.reason}: {plan.message}")
+    if not isinstance(plan, Plan) or inputs.model is None:
+        raise SystemExit(f"{name}: {plan}")
     arguments = ["--model", f"models/{folder.name}", "--load-format", "dummy", "--tokenizer", tokenizer]
     arguments += engine_arguments(spec, plan, name)
-    return {"name": name, "args": arguments + extra.pop("more", []), "plan": plan_to_json(plan), **extra}
+    case = {"name": name, "args": arguments + extra.pop("more", []), "plan": plan_to_json(plan), **extra}
+    return Planned(name=name, spec=spec, model=inputs.model, inputs=inputs, plan=plan, case=case)
 
 
 def main() -> int:
@@ -76,7 +92,8 @@ def main() -> int:
     arguments = parser.parse_args()
     services = read_documents(arguments.services.read_text()).services
     cases = [
-        case_of(each, arguments.models, arguments.tokenizer, arguments.engine_version) for each in services
+        planned_service(each, arguments.models, arguments.tokenizer, arguments.engine_version).case
+        for each in services
     ]
     arguments.out.write_text(json.dumps(cases, indent=1) + "\n")
     for case in cases:

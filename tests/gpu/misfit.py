@@ -17,7 +17,8 @@ from pathlib import Path
 from gpu.cases import engine_arguments
 from gpu.starts import run
 from llmservice_operator.api.spec import LLMServiceSpec
-from llmservice_operator.cli_plan import model_from_path, read_catalogue, read_documents
+from llmservice_operator.cli_documents import read_catalogue
+from llmservice_operator.cli_plan import model_from_path, read_documents
 from llmservice_operator.clients.engine import parse_report
 from llmservice_operator.controller.failed_start import correction_of
 from llmservice_operator.planning.plan import plan_for_image

@@ -3,7 +3,8 @@
     PYTHONPATH=tests python3 -m gpu.ramp CASE.json OUT_FOLDER
 
 CASE.json is a case of cases.py with "ramp": {"requests_per_second": [rate of each stage], "stage_seconds",
-"input_tokens": [p50, p95], "output_tokens": [p50, p95], "seed"}. Arrivals are a Poisson stream, lengths log-normal by
+"input_tokens": [p50, p95], "output_tokens": [p50, p95], "seed"}, or with "stages": [[rate, seconds]] instead of the
+first two. Arrivals are a Poisson stream, lengths log-normal by
 those quantiles, prompts share no prefix. What is still running when the last stage ends may finish within its own time;
 then the engine is ended. Written: `requests.jsonl`, `pages.jsonl` ({"at", "page"}), `gpu.jsonl` (nvidia-smi once a
 second: what dashboards call GPU-Util), `record.json`; all times are seconds since the first arrival.
@@ -51,11 +52,20 @@ def arrivals(wanted: dict[str, Any]) -> Iterator[Arrival]:
         spread = math.log(high / middle) / P95_DEVIATIONS
         return min(LONGEST_TOKENS, max(2, round(middle * math.exp(draw.gauss(0.0, spread)))))
 
-    for stage, rate in enumerate(wanted["requests_per_second"]):
-        at = stage * wanted["stage_seconds"] + draw.expovariate(rate)
-        while at < (stage + 1) * wanted["stage_seconds"]:
+    end = 0.0
+    for stage, (rate, seconds) in enumerate(stages(wanted)):
+        begin, end = end, end + seconds
+        at = begin + draw.expovariate(rate)
+        while at < end:
             yield Arrival(at, stage, length(wanted["input_tokens"]), length(wanted["output_tokens"]))
             at += draw.expovariate(rate)
+
+
+def stages(wanted: dict[str, Any]) -> list[tuple[float, float]]:
+    """(requests a second, seconds) of each stage."""
+    if "stages" in wanted:
+        return [(rate, seconds) for rate, seconds in wanted["stages"]]
+    return [(rate, wanted["stage_seconds"]) for rate in wanted["requests_per_second"]]
 
 
 async def ask(session: aiohttp.ClientSession, url: str, number: int, each: Arrival) -> dict[str, Any]:
