@@ -20,7 +20,18 @@ from llmservice_operator.simulation.score import Score, score
 
 PACKAGE = Path(llmservice_operator.__file__).parent
 HERE = Path(__file__).parent
-_SIMULATION = ("fleet", "kernel", "loads", "lookups", "observation", "records", "score", "scraper", "tables")
+_SIMULATION = (
+    "fleet",
+    "kernel",
+    "loads",
+    "lookups",
+    "observation",
+    "records",
+    "router",
+    "score",
+    "scraper",
+    "tables",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

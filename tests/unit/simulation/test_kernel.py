@@ -5,8 +5,9 @@ import pytest
 
 from llmservice_operator.perfmodel.arrivals import Lengths, Request, poisson_load
 from llmservice_operator.perfmodel.batching import Engine
-from llmservice_operator.simulation.kernel import LEAST_LOADED, RANDOM, ROUND_ROBIN, advance
+from llmservice_operator.simulation.kernel import advance
 from llmservice_operator.simulation.records import Fleet, clear_slot, new_fleet, new_requests
+from llmservice_operator.simulation.router import LEAST_LOADED, RANDOM, ROUND_ROBIN
 from llmservice_operator.simulation.tables import Tables
 from unit.simulation.machines import speed, tables
 
@@ -29,7 +30,16 @@ def serve(
     fleet: Fleet, machine: Tables, *, until: float = 1e9, routing: int = LEAST_LOADED, first: int = 0
 ) -> int:
     return advance(
-        machine, fleet.requests, fleet.engines, fleet.endings, fleet.router, routing, 0.0, until, first
+        machine,
+        fleet.requests,
+        fleet.engines,
+        fleet.pages,
+        fleet.endings,
+        fleet.router,
+        routing,
+        0.0,
+        until,
+        first,
     )
 
 

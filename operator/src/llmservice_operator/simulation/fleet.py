@@ -13,7 +13,7 @@ import numpy as np
 
 from llmservice_operator.perfmodel.arrivals import Generator
 from llmservice_operator.simulation.faults import CLOCK_JUMP_SECONDS, Fault, FaultKind
-from llmservice_operator.simulation.kernel import LEAST_LOADED, RANDOM, ROUND_ROBIN, advance
+from llmservice_operator.simulation.kernel import advance
 from llmservice_operator.simulation.loads import STAGE_PAUSE_SECONDS, Load
 from llmservice_operator.simulation.observation import Observation, Policy
 from llmservice_operator.simulation.records import (
@@ -24,7 +24,8 @@ from llmservice_operator.simulation.records import (
     new_fleet,
     new_requests,
 )
-from llmservice_operator.simulation.scraper import Scraper
+from llmservice_operator.simulation.router import LEAST_LOADED, RANDOM, ROUND_ROBIN
+from llmservice_operator.simulation.scraper import Scraper, shown
 from llmservice_operator.simulation.tables import Tables
 
 
@@ -131,6 +132,7 @@ class Simulation:
             raise ValueError("a request that the cache can't hold alone")
         self._fleet: Fleet = new_fleet(requests, slots=2 * settings.max_replicas + 2, seed=settings.seed)
         self._pods: list[Pod] = []
+        self._overlaps = bool(tables[0]["overlaps"])
         self._births = 0
         self._chance = Generator(settings.seed * 2 + 1)
         self._scraper = Scraper(
@@ -206,6 +208,7 @@ class Simulation:
                 self._tables,
                 fleet.requests[: self._limit],
                 fleet.engines,
+                fleet.pages,
                 fleet.endings,
                 fleet.router,
                 _ROUTING[self._settings.routing],
@@ -237,7 +240,7 @@ class Simulation:
                 self._hung.add(fault)
                 self._hang()
         ready = [pod for pod in self._pods if pod.phase is Phase.READY]
-        engines = self._fleet.engines[[pod.slot for pod in ready]]
+        engines = shown(self._fleet, [pod.slot for pod in ready], now, overlaps=self._overlaps)
         self._scraper.take(now, [pod.pod for pod in ready], engines)
 
     def _hang(self) -> None:

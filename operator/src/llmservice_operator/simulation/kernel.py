@@ -24,9 +24,8 @@ from llmservice_operator.simulation.records import (
     Integers,
     Records,
 )
+from llmservice_operator.simulation.router import LEAST_LOADED, choose
 from llmservice_operator.simulation.tables import Tables
-
-LEAST_LOADED, ROUND_ROBIN, RANDOM = 0, 1, 2
 
 
 @compiled
@@ -34,6 +33,7 @@ def advance(
     tables: Tables,
     requests: Records,
     engines: Records,
+    pages: Records,
     endings: Integers,
     router: Integers,
     routing: int,
@@ -53,42 +53,18 @@ def advance(
         if routing == LEAST_LOADED:
             for slot in range(engines.size):
                 if engines[slot].next < at:
-                    _run(tables, requests, engines[slot], endings[slot], at)
-        slot = _choose(engines, router, routing)
+                    _run(tables, requests, engines[slot], pages, slot, endings[slot], at)
+        slot = choose(engines, router, routing)
         if slot == NONE:
             break
         if routing != LEAST_LOADED:
-            _run(tables, requests, engines[slot], endings[slot], at)
+            _run(tables, requests, engines[slot], pages, slot, endings[slot], at)
         requests[index].slot = slot
         _enqueue(tables[0], requests, engines[slot], index, at)
         index += 1
     for slot in range(engines.size):
-        _run(tables, requests, engines[slot], endings[slot], until)
+        _run(tables, requests, engines[slot], pages, slot, endings[slot], until)
     return index
-
-
-@compiled
-def _choose(engines: Records, router: Integers, routing: int) -> int:
-    """The slot that the next request is sent to. Ties go round."""
-    slots = engines.size
-    last = router[0]
-    if routing == RANDOM:
-        router[1] = (router[1] * 1103515245 + 12345) & 0x7FFFFFFF  # the generator of ANSI C's example
-        last = (router[1] >> 8) % slots
-    best, best_load = NONE, 0
-    for offset in range(1, slots + 1):
-        slot = (last + offset) % slots
-        if not engines[slot].takes:
-            continue
-        if routing != LEAST_LOADED:
-            best = slot
-            break
-        load = engines[slot].running + engines[slot].waiting
-        if best == NONE or load < best_load:
-            best, best_load = slot, load
-    if best != NONE:
-        router[0] = best
-    return int(best)
 
 
 @compiled
@@ -121,18 +97,39 @@ def _free(settings: Any, engine: Any) -> float:
 
 
 @compiled
-def _run(tables: Tables, requests: Records, engine: Any, endings: Integers, until: float) -> None:
+def _run(
+    tables: Tables,
+    requests: Records,
+    engine: Any,
+    pages: Records,
+    slot: int,
+    endings: Integers,
+    until: float,
+) -> None:
     """Schedule this engine's steps that begin before `until`."""
     while engine.next < until:
         if engine.decoding == engine.running and not engine.waiting:
             _decode(tables, engine, endings, until)
             if engine.next >= until:
                 break
+        if engine.stretch:
+            _keep(engine, pages, slot)
+            engine.stretch = 0
         _step(tables, requests, engine, endings, engine.next)
+        pages[slot, engine.steps & 1] = engine
         if engine.waiting or engine.running:
             engine.next = _free(tables[0], engine)
         else:
             engine.next = NEVER
+
+
+@compiled
+def _keep(engine: Any, pages: Records, slot: int) -> None:
+    """The engine as it was after the last step of a stretch: what has come since was waiting for the next."""
+    place = engine.steps & 1
+    pages[slot, place] = engine
+    pages[slot, place].waiting = 0
+    pages[slot, place].pending_tokens = 0
 
 
 @compiled
@@ -163,6 +160,8 @@ def _decode(tables: Tables, engine: Any, endings: Integers, until: float) -> Non
         told = front_free
         at = before if settings.overlaps else end
         at = max(at, launched) if settings.overlaps and settings.blocks_on_launch else at
+    if steps > engine.steps:
+        engine.stretch = 1
     engine.generated_tokens += (steps - engine.steps) * batch
     engine.next, engine.end, engine.end_before, engine.launched = at, end, before, launched
     engine.front_free, engine.told, engine.steps, engine.context = front_free, told, steps, context

@@ -87,6 +87,7 @@ ENGINE = np.dtype(
         ("told", "f8"),  # when clients had the last step's tokens
         ("takes", "i8"),  # 1: the router sends requests here
         ("runs", "i8"),  # 0: hung or not there; no step is scheduled
+        ("stretch", "i8"),  # 1: the last step was one of a stretch that only decoded, with nothing waiting
         ("steps", "i8"),
         ("decoding", "i8"),
         ("context", "i8"),  # tokens in the cache of decoding sequences
@@ -129,6 +130,8 @@ class Fleet:
     requests: Records
     engines: Records
     """One for each slot."""
+    pages: Records
+    """[slot, step modulo 2]: the engine as it was after that step was scheduled. A metrics page is made of these."""
     endings: Integers
     """[slot, step modulo size]: head of the list of requests that end there."""
     router: Integers
@@ -141,6 +144,7 @@ def new_fleet(requests: Records, *, slots: int, seed: int = 0) -> Fleet:
     fleet = Fleet(
         requests=requests,
         engines=np.zeros(slots, ENGINE),
+        pages=np.zeros((slots, 2), ENGINE),
         endings=np.full((slots, 1 << (longest + 1).bit_length()), NONE, np.int64),
         router=np.array([slots - 1, seed & 0x7FFFFFFF], np.int64),
     )
@@ -156,6 +160,7 @@ def clear_slot(fleet: Fleet, slot: int) -> None:
     for name in ("partial", "youngest", "wait_head", "wait_tail"):
         engine[name] = NONE
     fleet.engines[slot : slot + 1] = engine
+    fleet.pages[slot] = engine
     fleet.endings[slot] = NONE
 
 

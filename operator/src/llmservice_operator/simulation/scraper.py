@@ -12,6 +12,7 @@ from llmservice_operator.simulation.records import (
     ENGINE,
     TPOT_BOUNDS_SECONDS,
     TTFT_BOUNDS_SECONDS,
+    Fleet,
     Floats,
     Records,
 )
@@ -119,6 +120,22 @@ class Scraper:
         if self._base:
             counts = counts - np.array([self._base.get(pod, np.zeros(_WIDTH)) for pod in pods])
         return counts
+
+
+def shown(fleet: Fleet, slots: Sequence[int], now: float, *, overlaps: bool) -> Records:
+    """What metrics pages of these slots' engines are made of at this time: copies, in order.
+
+    An engine tells of itself when a step's output is there (vLLM's `update_from_output`): requests that came since that
+    step was scheduled, or since the next one was where steps overlap, show one step later, up to a second where prompts
+    are long. A stretch of steps that only decode is short ones, and shows to its end.
+    """
+    live = fleet.engines[slots]
+    is_out = now >= (live["end_before"] if overlaps else live["end"])
+    engines = fleet.pages[slots, (live["steps"] + ~is_out) & 1]
+    stretched = live["stretch"] == 1
+    engines[stretched] = live[stretched]
+    engines["waiting"][stretched] = engines["pending_tokens"][stretched] = 0
+    return engines
 
 
 def _counts(engines: Records) -> Floats:

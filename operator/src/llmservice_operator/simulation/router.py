@@ -1,0 +1,33 @@
+"""The router in front of a fleet.
+
+It is compiled into `kernel`, whose cache on disk sees changes of its own file only: change both.
+"""
+
+from llmservice_operator.simulation.compiled import compiled
+from llmservice_operator.simulation.records import NONE, Integers, Records
+
+LEAST_LOADED, ROUND_ROBIN, RANDOM = 0, 1, 2
+
+
+@compiled
+def choose(engines: Records, router: Integers, routing: int) -> int:
+    """The slot that the next request is sent to. Ties go round."""
+    slots = engines.size
+    last = router[0]
+    if routing == RANDOM:
+        router[1] = (router[1] * 1103515245 + 12345) & 0x7FFFFFFF  # the generator of ANSI C's example
+        last = (router[1] >> 8) % slots
+    best, best_load = NONE, 0
+    for offset in range(1, slots + 1):
+        slot = (last + offset) % slots
+        if not engines[slot].takes:
+            continue
+        if routing != LEAST_LOADED:
+            best = slot
+            break
+        load = engines[slot].running + engines[slot].waiting
+        if best == NONE or load < best_load:
+            best, best_load = slot, load
+    if best != NONE:
+        router[0] = best
+    return int(best)
