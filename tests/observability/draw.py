@@ -145,7 +145,7 @@ class Picture:
         left, bottom, width, tall = inside
         defaults, styles = box["fieldConfig"]["defaults"], styles_of(box)
         right = 0.025 if any("custom.axisPlacement" in style for style in styles.values()) else 0.0
-        place_of = (left + 0.028, bottom + 0.21 * tall, width - 0.03 - right, tall * 0.79)
+        place_of = (left + 0.034, bottom + 0.23 * tall, width - 0.036 - right, tall * 0.77)
         axes = figure.add_axes(place_of, facecolor=CARD)
         custom, unit = defaults.get("custom", {}), defaults.get("unit", "none")
         stacked = custom.get("stacking", {}).get("mode") == "normal"
@@ -191,7 +191,15 @@ class Picture:
             return
         for step in box["fieldConfig"]["defaults"]["thresholds"]["steps"]:
             if step["value"] is not None:
-                axes.axhline(step["value"], color=COLOURS[step["color"]], linewidth=1, linestyle=(0, (4, 3)))
+                colour = COLOURS[step["color"]]
+                axes.axhline(step["value"], color=colour, linewidth=1, linestyle=(0, (4, 3)))
+                text = scaled(step["value"], box["fieldConfig"]["defaults"].get("unit", "none"))
+                is_high = step["value"] > 0.9 * axes.get_ylim()[1]
+                axes.annotate(
+                    *(text, (1, step["value"]), (0, -2 if is_high else 1)),
+                    xycoords=("axes fraction", "data"), textcoords="offset points",
+                    color=colour, fontsize=7, ha="right", va="top" if is_high else "bottom",
+                )  # fmt: skip
 
     def _time(self, axes: Axes) -> None:
         begin = self._end - self._chosen.range_seconds
@@ -211,6 +219,8 @@ class Picture:
             decimals = defaults.get("decimals")
             if defaults.get("unit") == "percentunit" and decimals is not None:
                 text = f"{value * 100:.{int(decimals)}f} %"
+            elif decimals == 0:
+                text = scaled(round(value), defaults.get("unit", "none"))
             if box["options"].get("textMode") == "name":
                 text = found[0][0]
             colour = step_colour(defaults["thresholds"]["steps"], value)

@@ -1,6 +1,7 @@
 """How values, names and times are drawn: units in words, round numbers on axes, few colours in files."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ COLOURS = {
     "blue": "#5794f2",
     "light-blue": "#a8c8f9",
     "red": "#f2495c",
+    "light-red": "#ff9aa2",
     "orange": "#ff9830",
     "green": "#73bf69",
     "purple": "#b877d9",
@@ -37,7 +39,8 @@ PALETTE = (
     "#c4162a",
 )
 BLENDS = 11
-LEGEND_LETTERS = 24
+LEGEND_LETTERS, LEGEND_LINE_LETTERS = 24, 76
+AXIS_POINTS = 7.5
 
 
 def scaled(value: float, unit: str) -> str:
@@ -54,7 +57,7 @@ def scaled(value: float, unit: str) -> str:
         return _prefixed(value, 1000, (" B/s", " kB/s", " MB/s", " GB/s", " TB/s"))
     suffix = {"reqps": " req/s", "ops": " /s"}.get(unit, "")
     if unit in {"none", "locale"}:
-        return f"{value:,.0f}" if value == round(value) else f"{value:.2f}"
+        return f"{value:,.0f}" if value == round(value) else f"{value:.2f}".rstrip("0")
     return _prefixed(value, 1000, ("", " K", " Mil", " Bil")) + suffix
 
 
@@ -75,9 +78,11 @@ def _prefixed(value: float, base: int, words: Sequence[str]) -> str:
 def cell(value: float | str, how: Mapping[str, Any]) -> tuple[str, str]:
     """(text, colour) of a table's cell."""
     if isinstance(value, str):
-        return value, "text"
+        return value or how.get("noValue", ""), "text"
     steps = how.get("thresholds", {}).get("steps")
-    return scaled(value, how.get("unit", "short")), step_colour(steps, value) if steps else "text"
+    words = how.get("mappings", [{"options": {}}])[0]["options"].get(f"{value:.0f}", {})
+    text = words.get("text") or scaled(value, how.get("unit", "short"))
+    return text, step_colour(steps, value) if steps else "text"
 
 
 def days(unix_seconds: float) -> float:
@@ -90,9 +95,7 @@ def series_name(target: Mapping[str, Any], metric: Mapping[str, str]) -> str:
     text: str = target.get("legendFormat", "__auto")
     if text == "__auto":
         return ", ".join(f"{name}={value}" for name, value in metric.items()) or "value"
-    for name, value in metric.items():
-        text = text.replace("{{" + name + "}}", value)
-    return text
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: metric.get(found[1], ""), text)
 
 
 def styles_of(box: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -118,7 +121,7 @@ def short(name: str, letters: int) -> str:
 def second_axis(axes: Axes) -> Axes:
     twin = axes.twinx()
     twin.set_ylim(0, 1)
-    twin.tick_params(colors="#8e8e8e", labelsize=6.5, length=0)
+    twin.tick_params(colors="#8e8e8e", labelsize=AXIS_POINTS, length=0)
     twin.yaxis.set_major_formatter(lambda value, _: scaled(value, "percentunit"))
     for side in twin.spines.values():
         side.set_visible(False)
@@ -126,7 +129,8 @@ def second_axis(axes: Axes) -> Axes:
 
 
 def dress(axes: Axes, unit: str, defaults: Mapping[str, Any]) -> None:
-    axes.tick_params(colors="#8e8e8e", labelsize=6.5, length=0)
+    axes.tick_params(colors="#8e8e8e", labelsize=AXIS_POINTS, length=0)
+    axes.tick_params(axis="x", pad=5)
     axes.grid(color=FAINT, linewidth=0.5)
     axes.set_axisbelow(True)
     for side in axes.spines.values():
@@ -136,10 +140,10 @@ def dress(axes: Axes, unit: str, defaults: Mapping[str, Any]) -> None:
         axes.set_ylim(bottom=defaults["min"])
     if "max" in defaults:
         axes.set_ylim(top=defaults["max"] * 1.02)
-    axes.yaxis.set_major_locator(ticks(axes.get_ylim()[1], unit))
+    axes.yaxis.set_major_locator(ticks(axes.get_ylim()[1], unit, is_whole=defaults.get("decimals") == 0))
 
 
-def ticks(largest: float, unit: str) -> Locator:
+def ticks(largest: float, unit: str, *, is_whole: bool = False) -> Locator:
     """Round numbers of the unit: minutes, or powers of 1024."""
     if unit == "s" and largest > 60:
         steps = [60.0 * each for each in (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 360)]
@@ -147,7 +151,7 @@ def ticks(largest: float, unit: str) -> Locator:
     if unit == "bytes" and largest > 0:
         step = 2.0 ** math.ceil(math.log2(largest / 5))
         return MultipleLocator(step)
-    return MaxNLocator(nbins=5)
+    return MaxNLocator(nbins=5, integer=is_whole, steps=[1, 2, 2.5, 5, 10])
 
 
 def draw_legend(axes: Axes, figure: Figure) -> None:
@@ -162,8 +166,9 @@ def draw_legend(axes: Axes, figure: Figure) -> None:
         return
     shown = 8
     names = [short(label, LEGEND_LETTERS) for label in labels[:shown]]
+    columns = max(2, min(4, LEGEND_LINE_LETTERS // max(len(name) + 4 for name in names)))
     axes.legend(
-        handles[:shown], names, loc="upper left", bbox_to_anchor=(-0.03, -0.1), ncols=4, fontsize=6.5,
+        handles[:shown], names, loc="upper left", bbox_to_anchor=(-0.03, -0.12), ncols=columns, fontsize=AXIS_POINTS,
         labelcolor=INK, frameon=False, handlelength=1.2, columnspacing=0.9, borderpad=0,
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from observability.dashboards.theme import (
     NEUTRAL,
     OBJECTIVE_SHARE,
     PROMISED,
+    PROMISED_TOO,
 )
 
 WHERE = 'namespace=~"$namespace"'
@@ -93,7 +94,8 @@ def _numbers() -> list[Panel]:
         number(
             "of them idle",
             Query(
-                expr=f"sum(llmservice:accelerators_idle{{{WHERE}}}) / sum(llmservice_service_accelerators{{{WHERE}}})"
+                expr=f"sum(llmservice:accelerators_idle{{{WHERE}}}) "
+                f"/ (sum(llmservice_service_accelerators{{{WHERE}}}) > 0)"
             ),
             unit="percentunit",
             steps=((None, GOOD), (0.25, IDLE)),
@@ -114,8 +116,13 @@ def _table() -> list[Panel]:
             "Services",
             Column(name="Namespace", label="namespace"),
             Column(name="Service", label="name", link=SERVICE_PAGE),
-            Column(name="Ready", query=ready),
             Column(name="Wanted", query=desired),
+            Column(name="Ready", query=ready),
+            Column(
+                name="Missing",
+                query=f"clamp_min({desired} - {ready}, 0)",
+                steps=((None, NEUTRAL), (1, COMING)),
+            ),
             Column(
                 name="First token in time",
                 query=attainment("ttft", by=by),
@@ -141,7 +148,8 @@ def _table() -> list[Panel]:
             ),
             height=6,
             sort="Service",
-            description="Attainment is over the dashboard's time range. A name opens the service's own page.",
+            description="Attainment is over the dashboard's time range; a service without `spec.slo` has none. "
+            "A name opens the service's own page.",
         )
     ]
 
@@ -175,7 +183,7 @@ def _objectives() -> list[Panel]:
 
 
 def _accelerators() -> list[Panel]:
-    held = f"sum(llmservice_service_accelerators{{{WHERE}}})"
+    held = f"(sum(llmservice_service_accelerators{{{WHERE}}}) or vector(0))"
     idle = f"(sum(llmservice:accelerators_idle{{{WHERE}}}) or vector(0))"
     coming = f"(sum(llmservice:accelerators_not_serving{{{WHERE}}}) or vector(0))"
     tokens = engine.rate(Series.GENERATION_TOKENS, "namespace, llmservice", where=WHERE)
@@ -188,10 +196,11 @@ def _accelerators() -> list[Panel]:
             Query(expr=idle, legend="idle for 10 min", colour=IDLE),
             unit="short",
             stacked=True,
+            is_count=True,
             description="What services hold. *engine not ready*: held by replicas that start or fail to.",
         ),
         graph(
-            "Output tokens per second and accelerator",
+            "Output tokens per second, per accelerator",
             Query(
                 expr=f"sum by (namespace, name) ({_by_name(tokens)}) / ({held_by} > 0)",
                 legend="{{namespace}}/{{name}}",
@@ -212,7 +221,7 @@ def _conditions() -> list[Panel]:
     not_good = (
         f'sum by (type) (llmservice_service_condition{{{WHERE},type!="Stalled",status="False"}}) '
         f'or sum by (type) (llmservice_service_condition{{{WHERE},type="Stalled",status="True"}}) '
-        'or label_replace(vector(0), "type", "none", "", "")'
+        'or on () label_replace(vector(0), "type", "none", "", "")'
     )
     return [
         graph(
@@ -220,6 +229,7 @@ def _conditions() -> list[Panel]:
             Query(expr="max by (ready, reason) (llmservice_services)", legend="{{ready}}: {{reason}}"),
             unit="short",
             stacked=True,
+            is_count=True,
             colours={"True: Ready": GOOD, "False: NoReadyReplicas": PROMISED},
             description="Of all namespaces.",
         ),
@@ -227,7 +237,10 @@ def _conditions() -> list[Panel]:
             "Conditions that aren't good",
             Query(expr=not_good, legend="{{type}}"),
             unit="short",
-            description="How many services have it. Each type is good at True, but for Stalled.",
+            stacked=True,
+            is_count=True,
+            colours={"Stalled": PROMISED, "Available": PROMISED_TOO, "none": GOOD},
+            description="How many services have each. Each type is good at True, but for Stalled.",
         ),
         note("Why there is no GPU utilisation", GPU_UTIL),
     ]

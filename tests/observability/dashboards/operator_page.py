@@ -3,9 +3,21 @@
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from observability.dashboards.parts import Panel, Query, graph, number, page
-from observability.dashboards.theme import COMING, EXPECTED, GOOD, IDLE, MEASURED, MEASURED_TOO, PROMISED
+from observability.dashboards.theme import (
+    COMING,
+    EXPECTED,
+    GOOD,
+    IDLE,
+    MEASURED,
+    MEASURED_TOO,
+    NEUTRAL,
+    PROMISED,
+    PROMISED_TOO,
+)
 
 TICK_LIMIT_SECONDS = 30
+BLIND_SECONDS = 3600
+"""As the alert LLMServiceOperatorBlind has it."""
 
 
 def _rate(counter: str, by: str, of: str = "") -> str:
@@ -87,23 +99,34 @@ def _work() -> list[Panel]:
                 expr="sum(llmservice_workqueue_delayed)", legend="waiting for their time", colour=MEASURED_TOO
             ),
             unit="short",
+            is_count=True,
         ),
         graph(
             "Scaling decisions that changed replicas, per hour",
-            Query(
-                expr="sum by (direction, ruling) (increase(llmservice_scaling_decisions_total[1h]))",
-                legend="{{direction}}: {{ruling}}",
-            ),
+            Query(expr=_changes("out"), legend="more replicas", colour=EXPECTED),
+            Query(expr=_changes("in"), legend="fewer replicas", colour=MEASURED_TOO),
             unit="short",
-            stacked=True,
+            is_count=True,
+            description="Of all services. What ruled them is on the page *Service*.",
         ),
         graph(
-            "Scrape of an engine",
-            *_quantiles("llmservice_engine_scrape_duration_seconds"),
+            "Time since a decision, longest",
+            Query(
+                expr="time() - min(llmservice_scaling_decision_timestamp_seconds)",
+                legend="oldest",
+                colour=EXPECTED,
+            ),
             unit="s",
-            description="The operator reads each engine's metrics page itself.",
+            limits=[(TICK_LIMIT_SECONDS * 2, PROMISED)],
+            description="Of all scaled services; every 15 s is usual.",
         ),
     ]
+
+
+def _changes(direction: str) -> str:
+    """Decisions of this direction within an hour, in whole ones."""
+    counted = f'increase(llmservice_scaling_decisions_total{{direction="{direction}"}}[1h])'
+    return f"round(sum({counted})) or vector(0)"
 
 
 def _api() -> list[Panel]:
@@ -120,6 +143,7 @@ def _api() -> list[Panel]:
             Query(expr=_rate("llmservice_applies_total", "result"), legend="{{result}}"),
             unit="ops",
             stacked=True,
+            colours={"created": EXPECTED, "updated": MEASURED, "unchanged": NEUTRAL},
             description="`unchanged` ones were not sent.",
         ),
         graph(
@@ -127,16 +151,37 @@ def _api() -> list[Panel]:
             Query(expr=_rate("llmservice_events_total", "result"), legend="{{result}}"),
             unit="ops",
             stacked=True,
+            colours={
+                "posted": MEASURED,
+                "repeated": MEASURED_TOO,
+                "limited": IDLE,
+                "dropped": PROMISED_TOO,
+                "failed": PROMISED,
+            },
+            description="`repeated`: counted on the first of its kind. `limited`: too many on one object.",
         ),
         graph(
-            "Since the last watch event, by kind",
-            Query(
-                expr="time() - max by (kind) (llmservice_watch_last_event_timestamp_seconds)",
-                legend="{{kind}}",
-            ),
-            unit="s",
-            description="Long is no fault where nothing changes.",
+            "Changes that were watched",
+            Query(expr=_rate("llmservice_watch_events_total", "kind"), legend="{{kind}}"),
+            unit="ops",
+            stacked=True,
+            description="None is no fault where nothing changes.",
         ),
+        graph(
+            "Watches that began again, per hour",
+            Query(
+                expr="round(sum by (kind) (increase(llmservice_watch_restarts_total[1h])))", legend="{{kind}}"
+            ),
+            unit="short",
+            stacked=True,
+            is_count=True,
+            description="With a new list. A watch that only goes on from where it broke off is none.",
+        ),
+    ]
+
+
+def _sight() -> list[Panel]:
+    return [
         graph(
             "Since the store was compared with a list",
             Query(
@@ -144,7 +189,23 @@ def _api() -> list[Panel]:
                 legend="{{kind}}",
             ),
             unit="s",
+            limits=[(BLIND_SECONDS, PROMISED)],
             description="What a watch has missed is found then.",
+        ),
+        graph(
+            "Scrape of an engine",
+            *_quantiles("llmservice_engine_scrape_duration_seconds"),
+            unit="s",
+            description="The operator reads each engine's metrics page itself.",
+        ),
+        graph(
+            "Engines' pages not read, by reason",
+            Query(
+                expr="sum by (reason) (rate(llmservice_engine_scrape_failures_total[$__rate_interval]))",
+                legend="{{reason}}",
+            ),
+            unit="ops",
+            stacked=True,
         ),
     ]
 
@@ -153,42 +214,16 @@ def _process() -> list[Panel]:
     mine = "* on (instance) group_left () (llmservice_leader * 0 + 1)"
     return [
         graph(
-            "CPU",
+            "CPU cores",
             Query(expr=f"rate(process_cpu_seconds_total[$__rate_interval]) {mine}", legend="{{pod}}"),
             unit="short",
-            description="Cores.",
         ),
         graph("Memory", Query(expr=f"process_resident_memory_bytes {mine}", legend="{{pod}}"), unit="bytes"),
         graph(
             "Objects in the store",
             Query(expr="max by (kind) (llmservice_objects)", legend="{{kind}}"),
             unit="short",
-        ),
-        graph(
-            "Pages not read, by reason",
-            Query(
-                expr="sum by (reason) (rate(llmservice_engine_scrape_failures_total[$__rate_interval]))",
-                legend="{{reason}}",
-            ),
-            unit="ops",
-            stacked=True,
-        ),
-        graph(
-            "Watches that began again",
-            Query(expr="sum by (kind) (increase(llmservice_watch_restarts_total[1h]))", legend="{{kind}}"),
-            unit="short",
-            description="Within an hour.",
-        ),
-        graph(
-            "Time since a decision, longest",
-            Query(
-                expr="time() - min(llmservice_scaling_decision_timestamp_seconds)",
-                legend="oldest",
-                colour=EXPECTED,
-            ),
-            unit="s",
-            limits=[(TICK_LIMIT_SECONDS * 2, PROMISED)],
-            description="Of all scaled services; every 15 s is usual.",
+            is_count=True,
         ),
     ]
 
@@ -203,6 +238,7 @@ def dashboard() -> Dashboard:
             "State": _numbers(),
             "Work": _work(),
             "API server": _api(),
+            "Engines' pages and the store": _sight(),
             "Process": _process(),
         },
         variables=[],

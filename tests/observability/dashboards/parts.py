@@ -1,7 +1,7 @@
 """Panels as the project draws them: few kinds, each with what every panel of its kind shares."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from grafana_foundation_sdk.builders import (
@@ -23,6 +23,8 @@ from grafana_foundation_sdk.models.text import TextMode
 from observability.dashboards.theme import GOOD, NEUTRAL, PROMISED
 
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="$datasource")
+NOTHING = "-"
+"""In a table's cell without a value."""
 Steps = Sequence[tuple[float | None, str]]
 """Thresholds: (from this value on, colour); the first one's value is None."""
 Panel = lines.Panel | stat.Panel | table.Panel | statetimeline.Panel | bargauge.Panel | text.Panel
@@ -81,8 +83,12 @@ def graph(
     stacked: bool = False,
     colours: Mapping[str, str] | None = None,
     largest: float | None = None,
+    is_count: bool = False,
 ) -> lines.Panel:
-    """Lines over time, from 0. `limits` are drawn as dashed lines; `colours` by the name in the legend."""
+    """Lines over time, from 0. `limits` are drawn as dashed lines; `colours` by the name in the legend.
+
+    `is_count`: of whole things, so that an axis has no halves of them.
+    """
     panel = _common(lines.Panel(), title, unit, (width, height), description).min(0)
     panel.line_width(2).fill_opacity(60 if stacked else 0).show_points(shapes.VisibilityMode.NEVER)
     panel.legend(
@@ -94,10 +100,13 @@ def graph(
     panel.tooltip(common.VizTooltipOptions().mode(shapes.TooltipDisplayMode.MULTI))
     if largest is not None:
         panel.max(largest)
+    if is_count:
+        panel.decimals(0)
     if stacked:
         panel.stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL))
     if limits:
         panel.thresholds(_thresholds([(None, "transparent"), *limits]))
+        panel.axis_soft_max(1.05 * max(value for value, _ in limits if value is not None))  # in sight always
         panel.thresholds_style(
             common.GraphThresholdsStyleConfig().mode(shapes.GraphThresholdsStyleMode.DASHED)
         )
@@ -131,7 +140,7 @@ def number(
     *,
     unit: str = "short",
     width: int = 4,
-    height: int = 4,
+    height: int = 3,
     description: str = "",
     steps: Steps = ((None, NEUTRAL),),
     decimals: int | None = None,
@@ -198,6 +207,8 @@ class Column:
     unit: str = "short"
     steps: Steps = ()
     link: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What is shown in the place of a value."""
 
 
 def rows(
@@ -233,6 +244,11 @@ def rows(
 
 def _cell(column: Column) -> list[models.DynamicConfigValue]:
     properties = [models.DynamicConfigValue("unit", column.unit)]
+    if column.query:
+        properties.append(models.DynamicConfigValue("noValue", NOTHING))
+    if column.words:
+        options = {value: {"text": word} for value, word in column.words.items()}
+        properties.append(models.DynamicConfigValue("mappings", [{"type": "value", "options": options}]))
     if column.steps:
         steps = [{"value": value, "color": colour} for value, colour in column.steps]
         properties += [

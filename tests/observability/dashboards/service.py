@@ -167,6 +167,7 @@ def _replicas() -> list[Panel]:
             Query(expr=scaling("max_replicas"), legend="maximum", colour=NEUTRAL, dashed=True),
             Query(expr=scaling("min_replicas"), legend="minimum", colour=NEUTRAL, dashed=True),
             unit="short",
+            is_count=True,
         ),
         states(
             "What ruled",
@@ -339,12 +340,13 @@ def _signals() -> list[Panel]:
         graph(
             "Signals that can't be trusted",
             Query(
-                expr=f'count by (state) ({untrusted}) or label_replace(vector(0), "state", "stale", "", "")',
+                expr=f'count by (state) ({untrusted}) or on () label_replace(vector(0), "state", "none", "", "")',
                 legend="{{state}}",
             ),
-            colours={"stale": COMING, "reset": IDLE, "invalid": PROMISED, "missing": NEUTRAL},
+            colours={"none": GOOD, "stale": COMING, "reset": IDLE, "invalid": PROMISED, "missing": NEUTRAL},
             unit="short",
             stacked=True,
+            is_count=True,
             description="How many. What isn't ok or idle may argue for more replicas, never for fewer.",
         ),
         rows(

@@ -25,8 +25,18 @@ SIZING_PAGE = (
 )
 
 
-def _by_term(name: str) -> str:
-    return f"max by (term) (llmservice_plan_{name}_bytes{{{OWN}}})"
+SUMS = "requested|total"
+"""Terms that others are part of."""
+
+
+def _by_term(name: str, of: str = "") -> str:
+    return f"max by (term) (llmservice_plan_{name}_bytes{{{OWN}{of}}})"
+
+
+def _parts(name: str) -> str:
+    """The largest first."""
+    apart = f',term!~"{SUMS}"'
+    return f"sort_desc({_by_term(name, apart)})"
 
 
 def _numbers() -> list[Panel]:
@@ -47,6 +57,7 @@ def _numbers() -> list[Panel]:
             "Tokens that the cache holds",
             Query(expr=f"min(llmservice_runtime_kv_cache_tokens{{{OF_SERVICE}}})"),
             decimals=0,
+            unit="locale",
             nothing="not reported",
         ),
         number(
@@ -92,13 +103,13 @@ def _memory() -> list[Panel]:
     return [
         bars(
             "Planned, by term",
-            Query(expr=_by_term("predicted"), legend="{{term}}", colour=EXPECTED),
+            Query(expr=_parts("predicted"), legend="{{term}}", colour=EXPECTED),
             unit="bytes",
             description="Of one accelerator's memory.",
         ),
         bars(
             "Measured, by term",
-            Query(expr=_by_term("actual"), legend="{{term}}", colour=MEASURED),
+            Query(expr=_parts("actual"), legend="{{term}}", colour=MEASURED),
             unit="bytes",
             description="As the engine reported at its last start.",
         ),
@@ -125,7 +136,7 @@ def _start() -> list[Panel]:
         bars(
             "Steps of the slowest start",
             Query(
-                expr=f"max by (step) (llmservice_runtime_start_step_seconds{{{OF_SERVICE}}})",
+                expr=f"sort_desc(max by (step) (llmservice_runtime_start_step_seconds{{{OF_SERVICE}}}))",
                 legend="{{step}}",
                 colour=MEASURED,
             ),
@@ -175,7 +186,12 @@ def _all() -> list[Panel]:
             "All services",
             Column(name="Namespace", label="namespace"),
             Column(name="Service", label="name", link=SIZING_PAGE),
-            Column(name="Accurate", query=accurate, steps=((None, PROMISED), (1, GOOD))),
+            Column(
+                name="Accurate",
+                query=accurate,
+                steps=((None, PROMISED), (1, GOOD)),
+                words={"0": "no", "1": "yes"},
+            ),
             Column(name="KV planned", query=predicted, unit="bytes"),
             Column(name="KV measured", query=actual, unit="bytes"),
             Column(
@@ -188,6 +204,7 @@ def _all() -> list[Panel]:
             Column(name="Weights measured", query=bytes_of("actual", "weights"), unit="bytes"),
             height=6,
             sort="Service",
+            description="*Accurate* is the condition PlanAccurate; nothing until an engine has reported.",
         )
     ]
 

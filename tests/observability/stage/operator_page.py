@@ -15,14 +15,22 @@ from observability.stage.world import MAX_REPLICAS, OBJECTIVE, SAMPLE_SECONDS, M
 _GIB = 2**30
 MEMORY_BYTES = 83 * 2**20
 CPU_SHARE = 0.012
+DECIDED_EACH_SECONDS = 15.0
 """In the place of those of the process that plays; the memory is as `make bench-operator` measures it."""
 PLANNED = {
     "weights": 15.0 * _GIB,
     "activation": 1.14 * _GIB,
     "non_torch": 0.25 * _GIB,
-    "cuda_graph": 0.6 * _GIB,
+    "cuda_graphs": 0.6 * _GIB,
     "kv_cache": 111.6 * _GIB,
+    "requested": 128.62 * _GIB,
+    "total": 139.8 * _GIB,
 }
+SMALL = {
+    ("edge", "mistral-7b"): {"weights": 13.5 * _GIB, "kv_cache": 4.1 * _GIB},
+    ("edge", "smollm2"): {"weights": 0.503 * _GIB, "kv_cache": 1.0 * _GIB},
+}
+"""Of services that are a row in a table here."""
 
 
 class OperatorPage:
@@ -40,7 +48,7 @@ class OperatorPage:
             queue_depth=lambda: self._chance.choice([0, 0, 0, 1, 2]),
             queue_delayed=lambda: 3,
             queue_age_seconds=lambda: self._chance.random() * 0.05,
-            objects=lambda: {"llmservices": 3, "deployments": 3, "pods": 6, "nodes": 3, "configmaps": 4},
+            objects=lambda: {"LLMService": 5, "Deployment": 5, "Pod": 8, "Service": 10, "Node": 3},
             services=lambda: {("True", "Ready"): 4, ("False", "NoReadyReplicas"): 1},
             plans=self._plans,
         )
@@ -63,12 +71,18 @@ class OperatorPage:
             "weights": FACTS.weights_bytes,
             "activation": FACTS.activation_bytes,
             "non_torch": FACTS.non_torch_bytes,
-            "cuda_graph": FACTS.cuda_graph_bytes,
+            "cuda_graphs": FACTS.cuda_graph_bytes,
             "kv_cache": FACTS.kv_cache_bytes,
+            "requested": FACTS.requested_bytes,
+            "total": FACTS.total_bytes,
         }
         for namespace, name, off in (("chat", "llama-3-8b", 1.0), ("research", "qwen-3-32b", 1.03)):
             for term, planned in PLANNED.items():
-                yield PlanTerm(namespace, name, term, int(planned * off), actual[term])
+                given = 1.0 if term in ("requested", "total") else off
+                yield PlanTerm(namespace, name, term, int(planned * given), actual[term])
+        for (namespace, name), terms in SMALL.items():
+            for term, planned in terms.items():
+                yield PlanTerm(namespace, name, term, int(planned), int(planned * 1.001))
 
     def _work(self, moment: Moment) -> None:
         """What reconciles, watches and the API server would have counted in the time since the last moment."""
@@ -76,23 +90,26 @@ class OperatorPage:
         now = self._begin + moment.at_seconds
         for _ in range(chance.randint(4, 9)):
             metrics.reconciles.labels("success").inc()
-            metrics.reconcile_seconds.observe(chance.uniform(0.004, 0.06))
-            metrics.queue_wait_seconds.observe(chance.uniform(0.0005, 0.02))
-            metrics.applied("Deployment", chance.choice(["unchanged"] * 9 + ["applied"]))
-            metrics.requested(
-                chance.choice(["GET", "PATCH", "PATCH", "POST"]), "200", chance.uniform(0.003, 0.03)
-            )
+            metrics.reconcile_seconds.observe(self._about(0.015))
+            metrics.queue_wait_seconds.observe(self._about(0.002))
+            metrics.applied("Deployment", chance.choice(["unchanged"] * 9 + ["updated"]))
+            metrics.requested(chance.choice(["get", "apply", "apply", "patch"]), "200", self._about(0.008))
         if chance.random() < 0.05:
             metrics.reconciles.labels("error").inc()
-            metrics.requested("PATCH", "409", 0.01)
-        for kind in ("llmservices", "pods", "deployments"):
+            metrics.requested("apply", "409", 0.01)
+        for kind in ("LLMService", "Pod", "Deployment"):
             metrics.watch_events.labels(kind).inc(chance.randint(0, 3))
             metrics.watch_last_event.labels(kind).set(now - chance.uniform(0, 60))
             metrics.last_sweep.labels(kind).set(now - moment.at_seconds % 600)
             metrics.watch_restarts.labels(kind).inc(chance.random() < 0.01)
-        metrics.recorded(chance.choice(["posted", "counted"]))
+        if chance.random() < 0.3:
+            metrics.recorded(chance.choice(["posted", "repeated", "repeated"]))
         for _ in range(int(len(moment.replicas) * SAMPLE_SECONDS / 5)):
-            metrics.scraped("timeout" if chance.random() < 0.01 else "", chance.uniform(0.002, 0.03))
+            metrics.scraped("timeout" if chance.random() < 0.01 else "", self._about(0.006))
+
+    def _about(self, seconds: float) -> float:
+        """A time with this median, and a tail."""
+        return seconds * self._chance.lognormvariate(0.0, 0.6)
 
     def _count(self, moment: Moment) -> None:
         """Requests within the objectives; both lie on a bound of the engine's buckets, so that nothing is guessed."""
@@ -120,7 +137,11 @@ class OperatorPage:
         inaccurate = _good(PlanAccurate="KvCacheOverPromised")
         yield ServiceState("research", "qwen-3-32b", inaccurate, 1, 1, "nvidia-h100-80gb", 2)
         stuck = _good(Ready="NoReadyReplicas", Available="NoReadyReplicas", Progressing="Unschedulable")
-        yield ServiceState("research", "gpt-oss-120b", stuck, 1, 0, "nvidia-h100-80gb", 0)
+        unseen_plan = tuple(
+            ("PlanAccurate", "Unknown", "NotYetReported") if each[0] == "PlanAccurate" else each
+            for each in stuck
+        )
+        yield ServiceState("research", "gpt-oss-120b", unseen_plan, 1, 0, "nvidia-h100-80gb", 0)
 
     def _scaling(self) -> Iterator[ScalingSample]:
         moment = self._moment
@@ -146,7 +167,7 @@ class OperatorPage:
             desired=decision.desired,
             bounds=(1, MAX_REPLICAS),
             correction=decision.correction,
-            decided_at=self._begin + moment.at_seconds,
+            decided_at=self._begin + moment.at_seconds - self._chance.uniform(0.0, DECIDED_EACH_SECONDS),
             steps=[(step.name, step.replicas) for step in decision.steps if step.replicas is not None],
             ruling=decision.ruling,
             decisions=[(*what, count) for what, count in moment.changes],
