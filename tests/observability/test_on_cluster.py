@@ -1,14 +1,19 @@
 """What `make alerts-on-cluster` plays and says."""
 
+from dataclasses import replace
+
 import pytest
 
 from observability.on_cluster import cast
 from observability.on_cluster.__main__ import full_seconds, is_right
 from observability.on_cluster.cast import FAULTS
 from observability.on_cluster.look import Empty
-from observability.on_cluster.play import Seen
+from observability.on_cluster.play import Decided, Seen
 
 FIRED = {(fault.alert, fault.service): 30.0 for fault in FAULTS}
+PENDING = {(fault.alert, fault.service): 20.0 for fault in FAULTS}
+MOST = Decided(service=cast.FLOODED, at_seconds=15.0, old=1, new=2, ruling="backlog", reason="18 wait")
+RIGHT = Seen(pending=PENDING, fired=FIRED, decided=(MOST,))
 
 
 def _filling(tokens: int) -> list[int]:
@@ -39,19 +44,27 @@ def test_an_alert_on_a_window_comes_thirty_times_as_late() -> None:
     assert full_seconds(saturated, 20.0) == 20 * 30 + 5 * 60
 
 
+def test_what_the_operator_decides_takes_its_time_whatever_the_windows() -> None:
+    growing = next(fault for fault in FAULTS if fault.alert == "LLMServiceQueueGrowsAtMaximum")
+
+    assert full_seconds(growing, 20.0, since_seconds=15.0) == 15 + 5 * 30 + 5 * 60
+
+
 def test_the_alerts_that_were_wanted_are_right() -> None:
-    assert is_right(Seen(fired=FIRED))
+    assert is_right(RIGHT)
 
 
 @pytest.mark.parametrize(
     "seen",
     [
         Seen(),
-        Seen(fired={**FIRED, ("LLMServiceStalled", cast.STEADY): 40.0}),
-        Seen(fired=dict.fromkeys(FIRED, -2.0)),
-        Seen(fired=FIRED, empty=(Empty(dashboard="fleet", panel="Services", query="up", why=""),)),
+        replace(RIGHT, fired={**FIRED, ("LLMServiceStalled", cast.STEADY): 40.0}),
+        replace(RIGHT, fired=dict.fromkeys(FIRED, -2.0)),
+        replace(RIGHT, pending=dict.fromkeys(FIRED, 100.0)),
+        replace(RIGHT, decided=()),
+        replace(RIGHT, empty=(Empty(dashboard="fleet", panel="Services", query="up", why=""),)),
     ],
-    ids=["none fired", "one more", "before the faults", "a panel without data"],
+    ids=["none fired", "one more", "before the faults", "too late", "no decision", "a panel without data"],
 )
 def test_anything_else_is_wrong(seen: Seen) -> None:
     assert not is_right(seen)

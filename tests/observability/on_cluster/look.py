@@ -13,10 +13,7 @@ from observability.stage.server import Prometheus
 NOW = ("stat", "table", "bargauge")
 """Panels that show one moment: it must have data now, and not some time ago."""
 STEP_SECONDS, RATE_SECONDS = 5.0, 20.0
-KNOWN = (
-    ("DCGM_", "no DCGM exporter: there is no GPU"),
-    ("llmservice_watch_restarts_total", "no watch began again"),
-)
+KNOWN = (("DCGM_", "no DCGM exporter: there is no GPU"),)
 """(in the query, why it has no data on this cluster)."""
 
 

@@ -2,14 +2,17 @@
 
 import http.client
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import deploy
 from devcluster import Cluster
 from e2e.fleet import config_map as small_config_map
+from fakes.planned import as_planned
 from load.pod import replay
 from observability.on_cluster import cast
 from observability.on_cluster.look import Empty, look
@@ -21,11 +24,23 @@ from ports import free_port
 from soak.setting import MODEL, make_setting
 from soak.setting import config_map as large_config_map
 
-READY_SECONDS = 180.0
+READY_SECONDS, SEEN_SECONDS = 180.0, 30.0
 SCRAPE = "2s"
 LOOKBACK = "10s"
 Alert = tuple[str, str]
 """(alert, service)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """A change of a service's replicas, by the operator."""
+
+    service: str
+    at_seconds: float
+    old: int
+    new: int
+    ruling: str
+    reason: str
 
 
 @dataclass
@@ -34,6 +49,8 @@ class Seen:
 
     pending: dict[Alert, float] = field(default_factory=dict)
     fired: dict[Alert, float] = field(default_factory=dict)
+    decided: tuple[Decided, ...] = ()
+    """What the operator decided after the faults, the oldest first."""
     empty: tuple[Empty, ...] = ()
     """Dashboards' queries without data."""
     queries: int = 0
@@ -48,13 +65,9 @@ def prepare(cluster: Cluster) -> int:
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(MODEL.read_text())
     deploy.provide_models(cluster, cast.NAMESPACE, deploy.build_model())
-    deploy.apply(
-        cluster,
-        small_config_map(cast.NAMESPACE),
-        large_config_map(cast.NAMESPACE),
-        cast.fault_map(""),
-        *cast.manifests(setting),
-    )
+    models = (small_config_map(cast.NAMESPACE), large_config_map(cast.NAMESPACE))
+    services = as_planned(tuple(cast.manifests(setting)), models)
+    deploy.apply(cluster, *models, cast.fault_map(""), *services)
     deadline = time.monotonic() + READY_SECONDS
     found = {
         name: deploy.wait_until(
@@ -78,17 +91,28 @@ def play(cluster: Cluster, folder: Path, full_tokens: int) -> Seen:
     seen = Seen()
     requests = cast.requests(full_tokens)
     with replay(cluster, cast.NAMESPACE, cast.targets(), requests, timeout_seconds=300.0) as load:
+        faults_at = load.began + cast.WELL_SECONDS
         try:
             targets.refresh()
-            prometheus.start(targets.scrapes(), interval=SCRAPE, rules_file=rules, lookback=LOOKBACK)
-            _watch(prometheus, targets, seen, load.began + cast.WELL_SECONDS, until=0.0)
+            prometheus.start(targets.scrapes(), interval=SCRAPE, rules_file=None, lookback=LOOKBACK)
+            _await_scrapes(prometheus)
+            prometheus.judge(rules)
+            _watch(prometheus, targets, seen, faults_at, until=0.0)
             _break(cluster)
-            _watch(prometheus, targets, seen, load.began + cast.WELL_SECONDS, until=cast.FAULT_SECONDS)
+            _watch(prometheus, targets, seen, faults_at, until=cast.FAULT_SECONDS)
             seen.queries, seen.empty = look(prometheus, time.time() - load.began)
-            seen.conditions = _conditions(cluster)
+            _ask_services(cluster, seen, faults_at)
         finally:
             prometheus.stop()
     return seen
+
+
+def _await_scrapes(prometheus: Prometheus) -> None:
+    """Until the operator is seen: in a hurry an alert on what is absent does not wait for the first scrape."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    while not prometheus.query("llmservice_leader == 1", time.time()):
+        assert time.monotonic() < deadline, f"no page of the operator within {SEEN_SECONDS} s"
+        time.sleep(0.2)
 
 
 def _watch(prometheus: Prometheus, targets: Targets, seen: Seen, faults_at: float, *, until: float) -> None:
@@ -127,12 +151,35 @@ def _set_fault(addresses: Sequence[str], fault: str) -> None:
             connection.close()
 
 
-def _conditions(cluster: Cluster) -> dict[str, str]:
-    """Of each service: its conditions' reasons."""
+def _ask_services(cluster: Cluster, seen: Seen, faults_at: float) -> None:
+    """Their conditions, and what was decided since the faults."""
     path = f"/apis/llmservice.dev/v1alpha1/namespaces/{cast.NAMESPACE}/llmservices"
-    return {
-        item["metadata"]["name"]: ", ".join(
-            f"{each['type']}={each['status']} ({each['reason']})" for each in item["status"]["conditions"]
-        )
-        for item in cluster.api.request("GET", path)["items"]
+    services = {
+        each["metadata"]["name"]: each["status"] for each in cluster.api.request("GET", path)["items"]
     }
+    seen.conditions = {name: _told(status) for name, status in services.items()}
+    changes = [
+        _decided(name, each, faults_at)
+        for name, status in services.items()
+        for each in status.get("scaling", {}).get("decisions", ())
+    ]
+    late = [each for each in changes if each.at_seconds >= 0.0]
+    seen.decided = tuple(sorted(late, key=lambda each: each.at_seconds))
+
+
+def _told(status: Mapping[str, Any]) -> str:
+    told = [f"{each['type']}={each['status']} ({each['reason']})" for each in status["conditions"]]
+    if scaling := status.get("scaling", {}).get("reason"):
+        told.append(f"{status['scaling']['ruling']}: {scaling}")
+    return ", ".join(told)
+
+
+def _decided(service: str, told: Mapping[str, Any], faults_at: float) -> Decided:
+    return Decided(
+        service=service,
+        at_seconds=datetime.fromisoformat(told["at"]).timestamp() - faults_at,
+        old=told["from"],
+        new=told["to"],
+        ruling=told["ruling"],
+        reason=told["reason"],
+    )

@@ -1,6 +1,7 @@
 """A Prometheus of our own: filled with a history, scraping live pages, asked by PromQL. Ended with its folder."""
 
 import json
+import signal
 import subprocess
 import time
 import urllib.error
@@ -41,6 +42,7 @@ class Prometheus:
         self._programs = binaries()
         self._programs.ensure()
         self._process: subprocess.Popen[bytes] | None = None
+        self._config: dict[str, Any] = {}
 
     def fill(self, lines: Iterable[str]) -> None:
         """Make blocks of these lines. Before `start`, or between `stop` and `start`."""
@@ -66,13 +68,13 @@ class Prometheus:
         lookback: str = "5m",
     ) -> None:
         """Serve. `scrapes`: scrape_configs. `lookback`: how long a sample counts that nothing has ended."""
-        config = {
+        file = self.folder / "prometheus.yaml"
+        self._config = {
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": [str(rules_file)] if rules_file else [],
             "scrape_configs": list(scrapes),
         }
-        file = self.folder / "prometheus.yaml"
-        file.write_text(yaml.safe_dump(config))
+        file.write_text(yaml.safe_dump(self._config))
         command = (
             *(self._programs.path("prometheus"), f"--config.file={file}"),
             *(f"--storage.tsdb.path={self.folder / 'data'}", "--storage.tsdb.retention.time=50y"),
@@ -89,6 +91,13 @@ class Prometheus:
                     f"Prometheus did not start:\n{(self.folder / 'log.txt').read_text()[-2000:]}"
                 )
             time.sleep(0.05)
+
+    def judge(self, rules_file: Path) -> None:
+        """From now on evaluate these rules. While it runs."""
+        assert self._process is not None
+        self._config["rule_files"] = [str(rules_file)]
+        (self.folder / "prometheus.yaml").write_text(yaml.safe_dump(self._config))
+        self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
         """End it."""
