@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 _MASK = (1 << 64) - 1
 _Z95 = 1.6448536269514722
@@ -53,16 +54,27 @@ def poisson_load(
 
     Prompt and answer together are at most `longest` tokens.
     """
-    generator = Generator(seed)
     count = max(1, round(rate_per_second * window_seconds))
-    times = sorted(generator.uniform() * window_seconds for _ in range(count))
     load = []
-    for time in times:
-        prompt = _length(lengths.input_p50, lengths.input_p95, generator)
-        answer = _length(lengths.output_p50, lengths.output_p95, generator)
-        prompt = min(prompt, max(1, longest - 1))
-        load.append(Request(time, prompt, max(1, min(answer, longest - prompt))))
+    for share, drawn_prompt, answer in _drawn(count, lengths, seed):
+        prompt = min(drawn_prompt, max(1, longest - 1))
+        load.append(Request(share * window_seconds, prompt, max(1, min(answer, longest - prompt))))
     return load
+
+
+@lru_cache(maxsize=4)
+def _drawn(count: int, lengths: Lengths, seed: int) -> tuple[tuple[float, int, int], ...]:
+    """(when in its window, prompt, answer) of each request: tries of one load at several rates are alike in these."""
+    generator = Generator(seed)
+    shares = sorted(generator.uniform() for _ in range(count))
+    return tuple(
+        (
+            share,
+            _length(lengths.input_p50, lengths.input_p95, generator),
+            _length(lengths.output_p50, lengths.output_p95, generator),
+        )
+        for share in shares
+    )
 
 
 def mean_length(median: int, p95: int | None) -> float:

@@ -6,6 +6,7 @@ Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
@@ -51,6 +52,22 @@ class Part:
         return self.busy_seconds + self.overhead_seconds
 
 
+def together(parts: Iterable[Part], *, overhead_seconds: float = 0.0) -> Part:
+    """The sum, with so much more that overlaps with nothing."""
+    memory = compute = overhead = busy = 0.0
+    for part in parts:
+        memory += part.memory_seconds
+        compute += part.compute_seconds
+        overhead += part.overhead_seconds
+        busy += part.busy_seconds
+    return Part(
+        memory_seconds=memory,
+        compute_seconds=compute,
+        overhead_seconds=overhead + overhead_seconds,
+        busy_seconds=busy,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """What a rank reaches of its datasheet."""
@@ -84,7 +101,11 @@ def rates(row: AcceleratorRow, constants: SpeedConstants, *, dtype: str) -> Rate
 
 def overlapped(memory_seconds: float, compute_seconds: float, softness: float) -> Part:
     """One kernel's memory and compute, by the roofline with a rounded corner."""
-    small, large = sorted((memory_seconds, compute_seconds))
+    small, large = (
+        (memory_seconds, compute_seconds)
+        if memory_seconds < compute_seconds
+        else (compute_seconds, memory_seconds)
+    )
     busy = large * (1.0 + (small / large) ** softness) ** (1.0 / softness) if large > 0 else 0.0
     return Part(memory_seconds=memory_seconds, compute_seconds=compute_seconds, busy_seconds=busy)
 

@@ -13,6 +13,7 @@ from llmservice_operator.perfmodel.roofline import (
     expert_part,
     product_part,
     state_part,
+    together,
 )
 from llmservice_operator.perfmodel.speed_constants import SpeedConstants
 from llmservice_operator.perfmodel.work import Work
@@ -44,6 +45,11 @@ class StepTime:
         return max(started + self.device.seconds, begin + self.launch_seconds)
 
 
+_PRODUCTS, _HEAD = "products", "head"
+Known = dict[tuple[str, int], Part]
+"""Parts that thousands of steps of one question share, by kind and by tokens or sequences."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimer:
     """Times steps of one engine: its work, its card, its host."""
@@ -54,14 +60,26 @@ class StepTimer:
     capture: Capture
     ranks: int
 
-    def step(self, *, batch: int, context: float, chunks: Sequence[Chunk] = ()) -> StepTime:
-        """`batch` sequences of mean context `context` get one token each, and these chunks are computed."""
+    def step(
+        self, *, batch: int, context: float, chunks: Sequence[Chunk] = (), known: Known | None = None
+    ) -> StepTime:
+        """`batch` sequences of mean context `context` get one token each, and these chunks are computed.
+
+        `known` is filled with what is worked out, and used: one for each timer.
+        """
         prompt_tokens = sum(chunk.tokens for chunk in chunks)
         tokens = batch + prompt_tokens
         in_graph = self.capture.holds(tokens)
         whole_graph = in_graph and not chunks
         sampled = batch + sum(chunk.last for chunk in chunks)
-        device = self._device(tokens, batch=batch, context=context, chunks=chunks, sampled=sampled)
+        device = self._device(
+            tokens,
+            batch=batch,
+            context=context,
+            chunks=chunks,
+            sampled=sampled,
+            known={} if known is None else known,
+        )
         host = self.constants.host
         prepare = host.step_seconds + host.step_sequence_seconds * (batch + len(chunks))
         launch = prepare
@@ -72,19 +90,44 @@ class StepTimer:
         return StepTime(device=device, prepare_seconds=prepare, launch_seconds=launch)
 
     def _device(
-        self, tokens: int, *, batch: int, context: float, chunks: Sequence[Chunk], sampled: int
+        self,
+        tokens: int,
+        *,
+        batch: int,
+        context: float,
+        chunks: Sequence[Chunk],
+        sampled: int,
+        known: Known,
     ) -> Part:
         rate, work, device = self.rate, self.work, self.constants.device
         padded = self.capture.padded(tokens)
-        total = product_part(work.dense, padded, rate) + expert_part(work, tokens, padded, rate)
+        parts = [self._products(tokens, padded, known)]
         if sampled:
-            total += product_part(work.head, sampled, rate)
-        total += collective_part(work, padded, self.ranks, self.constants, rate)
+            parts.append(self._head(sampled, known))
+        if work.all_reduces:
+            parts.append(collective_part(work, padded, self.ranks, self.constants, rate))
         for attention in work.attention:
-            for chunk in chunks:
-                total += attention_prefill_part(attention, chunk.tokens, chunk.cached, rate)
+            parts += [attention_prefill_part(attention, each.tokens, each.cached, rate) for each in chunks]
             if batch:
-                total += attention_decode_part(attention, batch, context, rate, beside_prompts=bool(chunks))
-        total += state_part(work, batch + len(chunks), padded, rate)
+                parts.append(
+                    attention_decode_part(attention, batch, context, rate, beside_prompts=bool(chunks))
+                )
+        if work.state_bytes:
+            parts.append(state_part(work, batch + len(chunks), padded, rate))
         overhead = work.kernels * device.kernel_seconds + sampled * device.sequence_seconds
-        return total + Part(overhead_seconds=overhead)
+        return together(parts, overhead_seconds=overhead)
+
+    def _products(self, tokens: int, padded: int, known: Known) -> Part:
+        """Of all layers, experts among them."""
+        found = known.get((_PRODUCTS, tokens))
+        if found is None:
+            dense = product_part(self.work.dense, padded, self.rate)
+            found = dense + expert_part(self.work, tokens, padded, self.rate)
+            known[_PRODUCTS, tokens] = found
+        return found
+
+    def _head(self, sampled: int, known: Known) -> Part:
+        found = known.get((_HEAD, sampled))
+        if found is None:
+            found = known[_HEAD, sampled] = product_part(self.work.head, sampled, self.rate)
+        return found
