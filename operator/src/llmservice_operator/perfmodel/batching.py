@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.arrivals import Request
 from llmservice_operator.perfmodel.speed import SpeedModel
-from llmservice_operator.perfmodel.step_time import Chunk, StepTime
+from llmservice_operator.perfmodel.step_time import Chunk, Known, StepTime
 
 _CONTEXT_GRAIN = 32
 """Step times are kept for contexts in these steps (tokens): within 0.1 % of a step."""
@@ -52,11 +52,37 @@ class _Sequence:
     """How often it was pushed out: what an older entry of the heap is told by."""
 
 
+class KeptSteps:
+    """Times of an engine's steps, each worked out once for as long as this is kept."""
+
+    def __init__(self, model: SpeedModel) -> None:
+        self._timer = model.timer
+        self._parts: Known = {}
+        self._decoding: dict[tuple[int, int], StepTime] = {}
+
+    def decoding(self, batch: int, context: float) -> StepTime:
+        """Without prompts, at a context of about so many tokens."""
+        key = (batch, int(context / _CONTEXT_GRAIN))
+        found = self._decoding.get(key)
+        if found is None:
+            about = (key[1] + 0.5) * _CONTEXT_GRAIN
+            found = self._timer.step(batch=batch, context=about, known=self._parts)
+            self._decoding[key] = found
+        return found
+
+    def with_prompts(self, batch: int, context: float, chunks: Sequence[Chunk]) -> StepTime:
+        """With these prompts or parts of them."""
+        return self._timer.step(batch=batch, context=context, chunks=chunks, known=self._parts)
+
+
 class Engine:
     """One replica that serves one load."""
 
-    def __init__(self, model: SpeedModel, load: Sequence[Request]) -> None:
-        """The load is in order of arrival. Raises ValueError for a request that the cache can't hold alone."""
+    def __init__(self, model: SpeedModel, load: Sequence[Request], steps: "KeptSteps | None" = None) -> None:
+        """The load is in order of arrival. `steps`: what engines of the same model have worked out before.
+
+        Raises ValueError for a request that the cache can't hold alone.
+        """
         self._model = model
         self._case, self._host = model.case, model.constants.host
         self._load = load
@@ -72,7 +98,7 @@ class Engine:
         self._ends: list[tuple[int, int, int, _Sequence]] = []
         self._steps = self._decoding = self._context_sum = 0
         self._end = self._end_before = self._launched = self._front_end_free = 0.0
-        self._kept: dict[tuple[int, int], StepTime] = {}
+        self._kept = steps or KeptSteps(model)
         self._pool = math.inf if self._case.kv_cache_tokens is None else self._case.kv_cache_tokens
         self.preemptions = self.rounds = 0
         longest = max((each.input_tokens + each.output_tokens for each in load), default=0)
@@ -113,7 +139,7 @@ class Engine:
         context = self._context_sum / batch if batch else 0.0
         chunks, complete = self._take_prompts(self._case.max_num_batched_tokens - batch)
         if chunks:
-            self._run_once(at, self._model.timer.step(batch=batch, context=context, chunks=chunks))
+            self._run_once(at, self._kept.with_prompts(batch, context, chunks))
             count = 1
         else:
             count = self._run_stretch(at, batch, context)
@@ -131,7 +157,7 @@ class Engine:
 
     def _run_stretch(self, at: float, batch: int, context: float) -> int:
         """Decode until an answer ends, a request may come in, or the cache is full; how many steps."""
-        step = self._decode_step(batch, context)
+        step = self._kept.decoding(batch, context)
         self._run_once(at, step)
         count = self._ends[0][0] - self._steps
         if self._pool < math.inf:
@@ -140,19 +166,11 @@ class Engine:
         if self._coming:
             count = min(count, max(1, math.ceil((self._coming[0].ready_seconds - self._end) / pace) + 1))
         if count > 1:
-            pace = self._model.pace(self._decode_step(batch, context + count / 2.0), batch)
+            pace = self._model.pace(self._kept.decoding(batch, context + count / 2.0), batch)
             self._end += (count - 1) * pace
             self._end_before = self._end - pace
             self._launched = max(self._launched, self._end_before)
         return count
-
-    def _decode_step(self, batch: int, context: float) -> StepTime:
-        key = (batch, int(context / _CONTEXT_GRAIN))
-        found = self._kept.get(key)
-        if found is None:
-            found = self._model.timer.step(batch=batch, context=(key[1] + 0.5) * _CONTEXT_GRAIN)
-            self._kept[key] = found
-        return found
 
     def _tell(self, tokens: int) -> float:
         """When the front end has handed on this step's tokens: it is one process, and may lag."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmservice_operator.perfmodel.arrivals import Lengths, Request, mean_length, poisson_load
-from llmservice_operator.perfmodel.batching import Engine, Outcome
+from llmservice_operator.perfmodel.batching import Engine, KeptSteps, Outcome
 from llmservice_operator.perfmodel.speed import SpeedModel
 
 __all__ = ["Lengths", "OpenLoop", "max_rate_within", "open_loop", "quantile"]
@@ -57,9 +57,9 @@ def open_loop(
     window = max(window_seconds, _LEAST_REQUESTS / rate_per_second)
     window = min(window, _MOST_REQUESTS / rate_per_second)
     count = max(1, math.ceil(_ALL_REQUESTS / (rate_per_second * window)))
-    windows, rounds = [], 0
+    windows, rounds, steps = [], 0, KeptSteps(model)
     for index in range(count):
-        outcomes, taken = _play(model, rate_per_second, window, lengths, seed * count + index)
+        outcomes, taken = _play(model, steps, rate_per_second, window, lengths, seed * count + index)
         windows.append(outcomes)
         rounds += taken
         if rounds + taken > _MOST_ROUNDS:
@@ -103,25 +103,27 @@ def max_rate_within(
     answer = mean_length(lengths.output_p50, lengths.output_p95)
     prompt = mean_length(lengths.input_p50, lengths.input_p95)
     high = model.saturated_tokens_per_second(max(1, round(prompt)), max(1, round(answer))) / answer
+    steps = KeptSteps(model)
 
     def within(rate: float) -> bool:
-        outcomes, _ = _play(model, rate, _RATE_REQUESTS / rate, lengths, seed)
+        outcomes, _ = _play(model, steps, rate, _RATE_REQUESTS / rate, lengths, seed)
         ttft = quantile(sorted(each.ttft_seconds for each in outcomes), 0.95)
         tpot = quantile(sorted(each.tpot_seconds for each in outcomes), 0.95)
         return ttft <= ttft_p95_seconds and tpot <= tpot_p95_seconds
 
-    low = high / 1_000
-    if high <= 0 or not within(low):
+    if high <= 0:
         return 0.0
     if within(high):
         return high
+    low = least = high / 1_000
     while high / low > 1.02:
         middle = math.sqrt(low * high)
         if within(middle):
             low = middle
         else:
             high = middle
-    return low
+    # What holds at a higher rate holds at the least one too.
+    return low if low > least or within(least) else 0.0
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -135,7 +137,12 @@ def _typical(windows: Sequence[Sequence[float]], share: float) -> float:
 
 
 def _play(
-    model: SpeedModel, rate_per_second: float, window_seconds: float, lengths: Lengths, seed: int
+    model: SpeedModel,
+    steps: KeptSteps,
+    rate_per_second: float,
+    window_seconds: float,
+    lengths: Lengths,
+    seed: int,
 ) -> tuple[list[Outcome], int]:
     """Outcomes of a window, a shorter one where the rounds don't suffice for it; and the rounds that were run."""
     case = model.case
@@ -150,7 +157,7 @@ def _play(
             longest=min(case.max_model_len, case.kv_cache_tokens or case.max_model_len),
             seed=seed,
         )
-        engine = Engine(model, load)
+        engine = Engine(model, load, steps)
         outcomes = engine.run(_MOST_ROUNDS)
         rounds += engine.rounds
         if engine.served:
