@@ -194,7 +194,7 @@ class Picture:
                 colour = COLOURS[step["color"]]
                 axes.axhline(step["value"], color=colour, linewidth=1, linestyle=(0, (4, 3)))
                 text = scaled(step["value"], box["fieldConfig"]["defaults"].get("unit", "none"))
-                is_high = step["value"] > 0.9 * axes.get_ylim()[1]
+                is_high = step["value"] > 0.93 * axes.get_ylim()[1]
                 axes.annotate(
                     *(text, (1, step["value"]), (0, -2 if is_high else 1)),
                     xycoords=("axes fraction", "data"), textcoords="offset points",

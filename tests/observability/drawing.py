@@ -39,8 +39,10 @@ PALETTE = (
     "#c4162a",
 )
 BLENDS = 11
-LEGEND_LETTERS, LEGEND_LINE_LETTERS = 24, 76
+LEGEND_LETTERS = 24
 AXIS_POINTS = 7.5
+_LETTER_WIDTH = 0.58
+"""Of its height."""
 
 
 def scaled(value: float, unit: str) -> str:
@@ -166,7 +168,8 @@ def draw_legend(axes: Axes, figure: Figure) -> None:
         return
     shown = 8
     names = [short(label, LEGEND_LETTERS) for label in labels[:shown]]
-    columns = max(2, min(4, LEGEND_LINE_LETTERS // max(len(name) + 4 for name in names)))
+    letters = axes.bbox.width / figure.dpi * 72 / (AXIS_POINTS * _LETTER_WIDTH)
+    columns = max(2, min(4, int(letters / max(len(name) + 4 for name in names))))
     axes.legend(
         handles[:shown], names, loc="upper left", bbox_to_anchor=(-0.03, -0.12), ncols=columns, fontsize=AXIS_POINTS,
         labelcolor=INK, frameon=False, handlelength=1.2, columnspacing=0.9, borderpad=0,

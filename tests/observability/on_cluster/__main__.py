@@ -72,7 +72,7 @@ def _minutes(fault: Fault, seen: Seen) -> float:
 
 def report(seen: Seen) -> str:
     """The tables."""
-    head = f"{'service':9}{'fault':64}{'alert':31}{'pending':>9}{'fired':>7}  at full length"
+    head = f"{'service':9}{'fault':60}{'alert':31}{'pending':>8}{'fires':>7}{'unhurried':>11}{'allowed':>9}"
     wanted = {(fault.alert, fault.service) for fault in FAULTS}
     others = sorted((key, at) for key, at in seen.fired.items() if key not in wanted)
     told = [f"{alert} of {service or 'all'} at {at:.0f} s  << unasked" for (alert, service), at in others]
@@ -84,7 +84,7 @@ def report(seen: Seen) -> str:
         [
             head,
             *(_line(fault, seen) for fault in FAULTS),
-            f"other alerts that fired: {', '.join(told) or 'none'}",
+            f"others of the {len(alerts())} alerts that fired, before the faults or after: {', '.join(told) or 'none'}",
             "",
             "decided after the faults:",
             *(f"  {line}" for line in map(_decision, seen.decided)),
@@ -93,7 +93,8 @@ def report(seen: Seen) -> str:
             *(f"  {line}" for line in dict.fromkeys(why)),
             "",
             f"{len(cast.NAMES)} services with {sum(cast.READY.values())} fake engines, one operator; {machine()}",
-            f"windows and waits of the rules a {FASTER}th as long; times are seconds after the faults",
+            f"Times are from the fault on. The rules' windows and waits are a {FASTER}th as long here; unhurried: with",
+            "them as they are, and the operator's own time as it was.",
         ]
     )
 
@@ -108,12 +109,12 @@ def _decision(each: Decided) -> str:
 def _line(fault: Fault, seen: Seen) -> str:
     key = (fault.alert, fault.service)
     if key not in seen.fired:
-        return f"{fault.service:9}{fault.what:64}{fault.alert:31}  did not fire"
+        return f"{fault.service:9}{fault.what:60}{fault.alert:31}  did not fire"
     minutes = _minutes(fault, seen)
     late = "" if minutes <= fault.within_minutes else "  << late"
     return (
-        f"{fault.service:9}{fault.what:64}{fault.alert:31}{seen.pending[key]:7.0f} s{seen.fired[key]:5.0f} s"
-        f"  {minutes:.0f} of {fault.within_minutes:.0f} min{late}"
+        f"{fault.service:9}{fault.what:60}{fault.alert:31}{seen.pending[key]:6.0f} s{seen.fired[key]:5.0f} s"
+        f"{minutes:7.0f} min{fault.within_minutes:5.0f} min{late}"
     )
 
 

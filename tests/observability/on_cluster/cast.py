@@ -75,14 +75,14 @@ FAULTS = (
         what="more requests than the most replicas take; one is there",
         alert="LLMServiceQueueGrowsAtMaximum",
         is_windowed=True,
-        within_minutes=20,
+        within_minutes=15,
     ),
     Fault(
         service=FULL,
         what="long requests that fill the cache",
         alert="LLMServiceKVCacheSaturated",
         is_windowed=True,
-        within_minutes=17,
+        within_minutes=19,
     ),
 )
 
