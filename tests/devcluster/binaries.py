@@ -25,6 +25,8 @@ KUBERNETES_VERSION = "v1.36.3"
 OLDEST_KUBERNETES_VERSION = "v1.31.14"
 OLDEST_KUBERNETES = "1.31"
 """The oldest that is supported, by which `light_cluster` runs where DEVCLUSTER_KUBERNETES says so."""
+POLICY_ENFORCER = "kube-router"
+"""Its firewall alone is run: it holds pods' traffic to NetworkPolicies by iptables and ipset."""
 MINIMUM_GO = (1, 26)
 SOURCES = Path(__file__).resolve().parent / "go"
 
@@ -88,6 +90,12 @@ PROGRAMS: tuple[Program, ...] = (
     Program(name="pause", module="static", package="./pause"),
     Program(name="echo", module="static", package="./echo"),
     Program(
+        name=POLICY_ENFORCER,
+        module="kube-router",
+        package="github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
+        on_demand=True,
+    ),
+    Program(
         name=f"kube-apiserver-{OLDEST_KUBERNETES}",
         module=f"kubernetes-{OLDEST_KUBERNETES}",
         package="k8s.io/kubernetes/cmd/kube-apiserver",
@@ -106,6 +114,12 @@ def api_server_program(kubernetes: str) -> str:
 def light_programs(kubernetes: str) -> tuple[str, ...]:
     """What the light form of a cluster runs."""
     return ("etcd", api_server_program(kubernetes), "kubectl")
+
+
+def whole_programs(*, network_policies: bool) -> tuple[str, ...]:
+    """What a whole cluster runs, and the tools that go with it."""
+    enforcer = (POLICY_ENFORCER,) if network_policies else ()
+    return (*(program.name for program in PROGRAMS if not program.on_demand), *enforcer)
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:

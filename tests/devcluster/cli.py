@@ -28,6 +28,9 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=int, default=1, help="number of nodes (default 1)")
     up.add_argument("--gpus", type=int, default=0, help="accelerators that each node advertises (default 0)")
     up.add_argument("--gpu-type", default="nvidia-h200", help=f"one of: {', '.join(GPU_TYPES)}")
+    up.add_argument(
+        "--network-policies", action="store_true", help="hold pods' traffic to NetworkPolicies (kube-router)"
+    )
     up.add_argument("--light", action="store_true", help="only etcd and the API server; needs no root")
 
     down = command("down", "End a cluster and remove all its data.", _down)
@@ -88,7 +91,11 @@ def _up(options: argparse.Namespace) -> int:
         cluster = LightCluster(options.name or "light")
     else:
         cluster = Cluster(
-            options.name or "dev", nodes=options.nodes, gpus=options.gpus, gpu_type=options.gpu_type
+            options.name or "dev",
+            nodes=options.nodes,
+            gpus=options.gpus,
+            gpu_type=options.gpu_type,
+            network_policies=options.network_policies,
         )
     cluster.up()
     for label, seconds in cluster.timings.items():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster import cleanup, control_plane, images, network, node, state, supervision
+from devcluster.binaries import whole_programs
 from devcluster.control_plane import Component
 from devcluster.errors import DevclusterError, StartError
 from devcluster.layout import MAX_NODES, NodeLayout, choose_slot, current_state_root, validate
@@ -30,13 +31,16 @@ class Cluster(LightCluster):
         nodes: int = 1,
         gpus: int = 0,
         gpu_type: str = "nvidia-h200",
+        network_policies: bool = False,
         say: Callable[[str], None] = say_on_stderr,
         environ: Mapping[str, str] | None = None,
         owned: bool = False,
     ) -> None:
         super().__init__(name, say=say, environ=environ, owned=owned)
         validate(name=name, nodes=nodes, gpus=gpus, gpu_type=gpu_type)
-        self._wanted = replace(self._wanted, nodes=nodes, gpus=gpus, gpu_type=gpu_type)
+        self._wanted = replace(
+            self._wanted, nodes=nodes, gpus=gpus, gpu_type=gpu_type, network_policies=network_policies
+        )
 
     @classmethod
     def existing(cls, name: str, *, say: Callable[[str], None] = say_on_stderr) -> Cluster:
@@ -44,7 +48,14 @@ class Cluster(LightCluster):
         spec = state.Registry(current_state_root()).find(name)
         if spec is None or spec.light:
             raise DevclusterError(f"there is no cluster {name!r}; make it with `devcluster up --name {name}`")
-        return cls(name, nodes=spec.nodes, gpus=spec.gpus, gpu_type=spec.gpu_type, say=say)
+        return cls(
+            name,
+            nodes=spec.nodes,
+            gpus=spec.gpus,
+            gpu_type=spec.gpu_type,
+            network_policies=spec.network_policies,
+            say=say,
+        )
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -69,6 +80,11 @@ class Cluster(LightCluster):
             raise DevclusterError(f"there is no node {node!r}; nodes: {', '.join(self.nodes)}")
         return images.load(archive, chosen, ctr=self.program("ctr"), say=self._say)
 
+    def enforce_network_policies(self) -> None:
+        """From now on pods' traffic is held to NetworkPolicies, as if the cluster had been made so."""
+        self._wanted = replace(self._wanted, network_policies=True)
+        self.up()
+
     def components(self) -> list[Component]:
         layout = self.layout
         found = super().components() + [build(layout) for build in control_plane.CONTROLLERS]
@@ -81,13 +97,15 @@ class Cluster(LightCluster):
         builders = [node.holder, node.containerd, node.kubelet, node.kube_proxy]
         if layout.spec.gpus:
             builders.append(node.device_plugin)
+        if layout.spec.network_policies:
+            builders.append(node.policy_enforcer)
         return [build(layout, layout.node(index)) for build in builders]
 
     def _choose_slot(self, taken: set[int]) -> int:
         return choose_slot(taken, routed=network.routed_networks(), loopback_is_free=network.loopback_is_free)
 
-    def _programs(self) -> tuple[str, ...] | None:
-        return None
+    def _programs(self) -> tuple[str, ...]:
+        return whole_programs(network_policies=self._wanted.network_policies)
 
     def _users(self) -> list[str]:
         # The API server reads its tokens once: nodes that are added later must be among them from the start.

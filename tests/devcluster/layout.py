@@ -54,7 +54,8 @@ class Spec:
     """What a cluster should be.
 
     ``gpus`` is the number of accelerators that each node advertises; ``kubernetes`` the API server's version where
-    it is not the newest (light form); ``owner`` is set by test fixtures to the pid and start time of the test
+    it is not the newest (light form); ``network_policies`` whether nodes hold pods' traffic to NetworkPolicies;
+    ``owner`` is set by test fixtures to the pid and start time of the test
     process, so that a later one can remove what a killed one left.
     """
 
@@ -65,6 +66,7 @@ class Spec:
     gpu_type: str = "nvidia-h200"
     light: bool = False
     kubernetes: str = ""
+    network_policies: bool = False
     owner: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:

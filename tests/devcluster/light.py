@@ -140,14 +140,19 @@ class LightCluster:
     def _choose_slot(self, taken: set[int]) -> int:
         return choose_slot(taken, routed=[], loopback_is_free=network.loopback_is_free)
 
-    def _programs(self) -> tuple[str, ...] | None:
+    def _programs(self) -> tuple[str, ...]:
         return light_programs(self._wanted.kubernetes)
 
     def _check_machine(self) -> None:
         missing = self._binaries.missing(self._programs())
         root = self._registry.root
         preflight.check(
-            light=self.light, say=self._say, environ=self._environ, missing=missing, state_root=root
+            light=self.light,
+            network_policies=self._wanted.network_policies,
+            say=self._say,
+            environ=self._environ,
+            missing=missing,
+            state_root=root,
         )
 
     def _start(self) -> None:

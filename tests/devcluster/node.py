@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from devcluster.binaries import POLICY_ENFORCER
 from devcluster.control_plane import Component
 from devcluster.layout import GPU_TYPES, Layout, NodeLayout
 
+ENFORCER_HEALTH_PORT = 20244
 PAUSE_IMAGE = "llmservice.dev/devcluster/pause:1"
 CNI_PLUGINS = Path("/usr/lib/cni")
 
@@ -234,6 +236,30 @@ def kube_proxy(layout: Layout, node: NodeLayout) -> Component:
         network_namespace=node.network_namespace,
         holder=node.holder,
         readiness=f"http://{node.address}:10256/livez",
+    )
+
+
+def policy_enforcer(layout: Layout, node: NodeLayout) -> Component:
+    """Holds pods' traffic to NetworkPolicies: the firewall of kube-router, without its routes and its Services.
+
+    Its rules and sets are the namespace's own, and go with it.
+    """
+    return Component(
+        name=f"{POLICY_ENFORCER}-{node.index}",
+        program=POLICY_ENFORCER,
+        arguments=(
+            f"--kubeconfig={layout.kubeconfig}",
+            f"--hostname-override={node.name}",
+            "--run-firewall=true",
+            "--run-router=false",
+            "--run-service-proxy=false",
+            # Its default takes pods' addresses for Services', to which it lets anything.
+            f"--service-cluster-ip-range={layout.service_cidr}",
+            f"--health-port={ENFORCER_HEALTH_PORT}",
+        ),
+        network_namespace=node.network_namespace,
+        holder=node.holder,
+        readiness=f"http://{node.address}:{ENFORCER_HEALTH_PORT}/healthz",
     )
 
 

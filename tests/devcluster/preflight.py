@@ -29,6 +29,8 @@ PACKAGES: Mapping[str, str] = {
     "openssl": "openssl",
 }
 LIGHT_PACKAGES = ("openssl",)
+POLICY_PACKAGES: Mapping[str, str] = {"iptables": "iptables", "ipset": "ipset"}
+"""What the enforcer of NetworkPolicies runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +74,28 @@ def problems(machine: Machine, *, light: bool, must_build: bool) -> list[str]:
     return found
 
 
+def packages(*, light: bool, network_policies: bool) -> Mapping[str, str]:
+    """The Debian packages that such a cluster needs, each with a file or command that it brings."""
+    if light:
+        return {name: PACKAGES[name] for name in LIGHT_PACKAGES}
+    return {**PACKAGES, **(POLICY_PACKAGES if network_policies else {})}
+
+
 def check(
     *,
     light: bool,
+    network_policies: bool = False,
     say: Callable[[str], None],
     environ: Mapping[str, str],
     missing: Sequence[str],
     state_root: Path,
 ) -> None:
     """Raises PreflightError with all that is missing; as root on Debian or Ubuntu, installs packages first."""
-    machine = look(light=light, environ=environ, state_root=state_root)
+    wanted = packages(light=light, network_policies=network_policies)
+    machine = look(wanted, environ=environ, state_root=state_root)
     if machine.missing_packages and machine.is_root and machine.has_apt:
         install(machine.missing_packages, say=say, environ=environ)
-        machine = look(light=light, environ=environ, state_root=state_root)
+        machine = look(wanted, environ=environ, state_root=state_root)
     found = problems(machine, light=light, must_build=bool(missing))
     if found:
         raise PreflightError(
@@ -96,15 +107,14 @@ def check(
         )
 
 
-def look(*, light: bool, environ: Mapping[str, str], state_root: Path) -> Machine:
-    """Reads the machine's facts."""
-    wanted = LIGHT_PACKAGES if light else tuple(PACKAGES)
+def look(wanted: Mapping[str, str], *, environ: Mapping[str, str], state_root: Path) -> Machine:
+    """Reads the machine's facts; ``wanted`` are packages, each with its mark."""
     home = Path(environ.get("HOME", "/"))
     return Machine(
         is_root=os.geteuid() == 0,
         has_apt=shutil.which("apt-get") is not None,
         has_go=find_go(environ) is not None,
-        missing_packages=tuple(name for name in wanted if not _has(PACKAGES[name])),
+        missing_packages=tuple(name for name, mark in wanted.items() if not _has(mark)),
         free_build_bytes=_free(Path(environ.get("GOCACHE") or environ.get("XDG_CACHE_HOME") or home)),
         free_state_bytes=_free(state_root),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -102,7 +102,7 @@ def _same_file(descriptor: int, path: Path) -> bool:
 
 
 def merge(found: Spec, wanted: Spec) -> Spec:
-    """What an existing cluster becomes: never fewer nodes, and accelerators only as it was made with."""
+    """What an existing cluster becomes: never less than it is, and accelerators only as it was made with."""
     mend = f"run `devcluster down --name {found.name}` first, or choose another --name"
     if found.light != wanted.light:
         kind = "the light form" if found.light else "a whole cluster"
@@ -112,7 +112,12 @@ def merge(found: Spec, wanted: Spec) -> Spec:
             f"cluster {found.name!r} has {found.gpus} {found.gpu_type} a node, "
             f"{wanted.gpus} {wanted.gpu_type} wanted; {mend}"
         )
-    return replace(found, nodes=max(found.nodes, wanted.nodes), owner=wanted.owner)
+    return replace(
+        found,
+        nodes=max(found.nodes, wanted.nodes),
+        network_policies=found.network_policies or wanted.network_policies,
+        owner=wanted.owner,
+    )
 
 
 def tokens(layout: Layout, users: list[str]) -> dict[str, str]:

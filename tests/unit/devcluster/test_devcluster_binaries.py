@@ -14,6 +14,7 @@ from devcluster.binaries import (
     module_hash,
     parse_go_version,
     read_sources,
+    whole_programs,
 )
 from devcluster.errors import BuildError, PreflightError
 
@@ -143,3 +144,9 @@ def test_version_of_the_compiler_is_read() -> None:
 def test_every_module_is_pinned(module: str) -> None:
     """go.mod and go.sum stand in the tree, so each build is of the same sources."""
     assert {"go.mod", "go.sum"} <= set(read_sources(SOURCES / module))
+
+
+def test_the_enforcer_of_policies_is_built_where_it_is_run() -> None:
+    assert set(whole_programs(network_policies=True)) - set(whole_programs(network_policies=False)) == {
+        "kube-router"
+    }

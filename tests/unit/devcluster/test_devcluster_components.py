@@ -39,6 +39,13 @@ def test_loaded_images_are_never_collected() -> None:
     assert node.kubelet_config(LAYOUT, LAYOUT.nodes[0])["imageGCHighThresholdPercent"] == 100
 
 
+def test_the_enforcer_takes_no_pod_for_a_service() -> None:
+    """It lets anything to Services' addresses; its own default range has all pods' in it."""
+    enforcer = node.policy_enforcer(LAYOUT, LAYOUT.nodes[0])
+
+    assert "--service-cluster-ip-range=10.152.0.0/20" in enforcer.arguments
+
+
 def test_nodes_know_the_way_to_each_others_pods() -> None:
     first, second = LAYOUT.nodes
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from devcluster.preflight import GIB, Machine, problems
+from devcluster.preflight import GIB, Machine, packages, problems
 
 GOOD = Machine(
     is_root=True,
@@ -47,6 +47,12 @@ def test_all_lacks_are_said_at_once() -> None:
 
 def test_light_form_needs_no_root() -> None:
     assert problems(replace(GOOD, is_root=False, memory_bytes=GIB), light=True, must_build=False) == []
+
+
+def test_only_who_enforces_policies_needs_what_enforces_them() -> None:
+    plain, enforcing = (packages(light=False, network_policies=each) for each in (False, True))
+
+    assert set(enforcing) - set(plain) == {"iptables", "ipset"}
 
 
 def test_built_programs_need_no_compiler() -> None:

@@ -48,6 +48,11 @@ def test_cluster_gets_the_nodes_it_lacks() -> None:
     assert merge(spec(nodes=1), spec(nodes=3)).nodes == 3
 
 
+@pytest.mark.parametrize(("found", "wanted"), [(True, False), (False, True)])
+def test_policies_once_enforced_stay_so(*, found: bool, wanted: bool) -> None:
+    assert merge(spec(network_policies=found), spec(network_policies=wanted)).network_policies
+
+
 def test_other_accelerators_are_refused() -> None:
     wanted = spec(gpus=8, gpu_type="nvidia-l4")
 
