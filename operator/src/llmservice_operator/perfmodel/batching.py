@@ -56,7 +56,7 @@ class KeptSteps:
     """Times of an engine's steps, each worked out once for as long as this is kept."""
 
     def __init__(self, model: SpeedModel) -> None:
-        self._timer = model.timer
+        self.model = model
         self._parts: Known = {}
         self._decoding: dict[tuple[int, int], StepTime] = {}
 
@@ -66,13 +66,13 @@ class KeptSteps:
         found = self._decoding.get(key)
         if found is None:
             about = (key[1] + 0.5) * _CONTEXT_GRAIN
-            found = self._timer.step(batch=batch, context=about, known=self._parts)
+            found = self.model.timer.step(batch=batch, context=about, known=self._parts)
             self._decoding[key] = found
         return found
 
     def with_prompts(self, batch: int, context: float, chunks: Sequence[Chunk]) -> StepTime:
         """With these prompts or parts of them."""
-        return self._timer.step(batch=batch, context=context, chunks=chunks, known=self._parts)
+        return self.model.timer.step(batch=batch, context=context, chunks=chunks, known=self._parts)
 
 
 class Engine:

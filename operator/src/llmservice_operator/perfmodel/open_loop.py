@@ -59,7 +59,7 @@ def open_loop(
     count = max(1, math.ceil(_ALL_REQUESTS / (rate_per_second * window)))
     windows, rounds, steps = [], 0, KeptSteps(model)
     for index in range(count):
-        outcomes, taken = _play(model, steps, rate_per_second, window, lengths, seed * count + index)
+        outcomes, taken = _play(steps, rate_per_second, window, lengths, seed * count + index)
         windows.append(outcomes)
         rounds += taken
         if rounds + taken > _MOST_ROUNDS:
@@ -106,7 +106,7 @@ def max_rate_within(
     steps = KeptSteps(model)
 
     def within(rate: float) -> bool:
-        outcomes, _ = _play(model, steps, rate, _RATE_REQUESTS / rate, lengths, seed)
+        outcomes, _ = _play(steps, rate, _RATE_REQUESTS / rate, lengths, seed)
         ttft = quantile(sorted(each.ttft_seconds for each in outcomes), 0.95)
         tpot = quantile(sorted(each.tpot_seconds for each in outcomes), 0.95)
         return ttft <= ttft_p95_seconds and tpot <= tpot_p95_seconds
@@ -137,15 +137,10 @@ def _typical(windows: Sequence[Sequence[float]], share: float) -> float:
 
 
 def _play(
-    model: SpeedModel,
-    steps: KeptSteps,
-    rate_per_second: float,
-    window_seconds: float,
-    lengths: Lengths,
-    seed: int,
+    steps: KeptSteps, rate_per_second: float, window_seconds: float, lengths: Lengths, seed: int
 ) -> tuple[list[Outcome], int]:
     """Outcomes of a window, a shorter one where the rounds don't suffice for it; and the rounds that were run."""
-    case = model.case
+    model, case = steps.model, steps.model.case
     pieces = rate_per_second * max(1, lengths.input_p50 // case.max_num_batched_tokens)
     window_seconds = min(window_seconds, max(1 / rate_per_second, _MOST_ROUNDS / pieces))
     rounds = 0
