@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from llmservice_operator.perfmodel.arrivals import Generator
+from llmservice_operator.simulation.answers import Answers
 from llmservice_operator.simulation.faults import CLOCK_JUMP_SECONDS, Fault, FaultKind
 from llmservice_operator.simulation.kernel import advance
 from llmservice_operator.simulation.loads import STAGE_PAUSE_SECONDS, Load
@@ -271,6 +272,7 @@ class Simulation:
             max_replicas=settings.max_replicas,
             held_requests=arrived - self._sent,
             history=self._scraper.history,
+            answers=Answers(self._fleet.requests, self.run.half_request_seconds),
         )
         desired = self._policy.step(seen)
         bounded = min(max(desired, settings.min_replicas), settings.max_replicas)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from llmservice_operator.simulation.answers import Answers
+
 HISTORY_SECONDS = 3600.0
 """How long scrapes are kept."""
 
@@ -144,6 +146,8 @@ class Observation:
     held_requests: int
     """At the router, while no pod takes any."""
     history: History
+    answers: Answers | None = None
+    """What a router saw; None: there is none."""
 
     @property
     def pages(self) -> tuple[PodPage, ...]:
