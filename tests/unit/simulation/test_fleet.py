@@ -9,7 +9,7 @@ import pytest
 
 from llmservice_operator.simulation.faults import Fault, FaultKind
 from llmservice_operator.simulation.fleet import FleetSettings, Run, simulate
-from llmservice_operator.simulation.loads import Wait
+from llmservice_operator.simulation.loads import Wait, make_load
 from llmservice_operator.simulation.observation import Observation, Scrape
 from llmservice_operator.simulation.peers.hpa import Static
 from llmservice_operator.simulation.score import Objective, latencies, score
@@ -109,6 +109,13 @@ def test_a_slow_answer_misses_the_objective() -> None:
     strict = Objective(ttft_seconds=float(np.median(ttft)), tpot_seconds=1.0)
     assert score(run, strict).attainment == pytest.approx(0.5, abs=0.05)
     assert score(run, Objective(ttft_seconds=9.0, tpot_seconds=float(tpot.min()) / 2)).attainment == 0.0
+
+
+def test_short_answers_are_held_to_the_tpot_only_in_the_share_of_all() -> None:
+    short = make_load("short", np.arange(10.0), np.full(10, 100), np.full(10, 31), seconds=10.0)
+    told = score(simulate(tables(), short, Static(1), STEADY), Objective(ttft_seconds=9.0, tpot_seconds=1e-6))
+
+    assert (told.attainment, told.attainment_of_all) == (1.0, 0.0)
 
 
 def test_what_turns_round_within_ten_minutes_is_a_reversal() -> None:
