@@ -1,9 +1,14 @@
 """Other autoscalers' formulas, with numbers worked by hand."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from llmservice_operator.simulation.answers import Answers
+from llmservice_operator.simulation.observation import Observation
 from llmservice_operator.simulation.peers.aibrix import Aibrix, apa_replicas, kpa_replicas
 from llmservice_operator.simulation.peers.dynamo import Dynamo, load_change, throughput_replicas
 from llmservice_operator.simulation.peers.hpa import Static
@@ -14,10 +19,19 @@ from llmservice_operator.simulation.peers.llmd import (
     SloAware,
     TokenAware,
     guarded,
+    routed_p90,
     saturation_demand,
 )
 from llmservice_operator.simulation.peers.registry import PEERS, Profile
-from llmservice_operator.simulation.peers.wva import WvaV1, WvaV2, v1_change, v2_replicas
+from llmservice_operator.simulation.peers.wva import (
+    WvaSlo,
+    WvaV1,
+    WvaV2,
+    credited_demand,
+    v1_change,
+    v2_replicas,
+)
+from llmservice_operator.simulation.records import new_requests
 from unit.simulation.views import history, page, pods, scrape, seen
 
 
@@ -49,15 +63,69 @@ def test_llmd_slo_reads_no_traffic_as_headroom() -> None:
     assert min(steps) == 3
 
 
+def answered(ttft: Sequence[float], tpot: Sequence[float]) -> Observation:
+    """Seen at 60 s: answers of 101 tokens that all ended at 50 s."""
+    end = np.full(len(ttft), 50.0)
+    first = end - 100.0 * np.asarray(tpot)
+    requests = new_requests(first - np.asarray(ttft), np.full(len(ttft), 10), np.full(len(ttft), 101))
+    requests["first"], requests["end"] = first, end
+    past = history(scrape(0.0, pods(4)), scrape(60.0, pods(4), {"finished": float(len(ttft))}))
+    return replace(seen(pods(4), now=60.0, past=past), answers=Answers(requests, 0.0))
+
+
+def test_llmd_reads_the_routers_own_buckets() -> None:
+    """All between 20 and 40 ms: the p90 reads 0.02 + 0.9 x 0.02 s, wherever in there they are."""
+    _, tpot = routed_p90(answered([0.3] * 10, [0.021] * 10), 60.0)
+
+    assert tpot == pytest.approx(0.038)
+
+
 def test_llmd_slo_takes_the_p90_of_the_last_minute_over_the_bound() -> None:
-    """All first tokens between 2.5 s and 5 s: the p90 is 4.75 s, over 3 s, clamped at nothing: s = 1.58."""
-    old, new = scrape(0.0, pods(4)), scrape(60.0, pods(4))
-    new.ttft[13] = 100.0  # type: ignore[index]
+    """All TTFT between 4 s and 5 s: the p90 is 4.9 s, over 3 s."""
     rule = SloAware(3.0, 0.1)
 
-    rule.step(seen(pods(4), now=60.0, past=history(old, new)))
+    rule.step(answered([4.2] * 10, [0.021] * 10))
 
-    assert rule._raw[-1][1] == pytest.approx(4.75 / 3.0)
+    assert rule._raw[-1][1] == pytest.approx(4.9 / 3.0)
+
+
+def test_llmd_hears_of_an_answer_when_it_has_ended() -> None:
+    told = answered([4.2] * 10, [0.021] * 10)
+    assert told.answers is not None
+    told.answers.requests["end"] = 61.0
+
+    assert all(math.isnan(each) for each in routed_p90(told, 60.0))
+
+
+def test_llmd_sees_nothing_in_scrapes_that_stand_still() -> None:
+    told = answered([4.2] * 10, [0.021] * 10)
+    past = history(scrape(0.0, pods(4)), scrape(60.0, pods(4)))
+
+    assert all(math.isnan(each) for each in routed_p90(replace(told, history=past), 60.0))
+
+
+@pytest.mark.parametrize(
+    ("saturation", "provisioned", "ready", "wanted"),
+    [
+        (1.32, 4, 4, 10),  # 4 + ceil(4 (1.32 / 0.55 - 1))
+        (1.00, 8, 4, 8),  # 1.00 x 4 / 8 is below 0.55
+        (1.20, 8, 4, 9),  # 8 + ceil(8 (0.60 / 0.55 - 1))
+        (0.38, 4, 4, 4),  # 4 - floor(4 (1 - 0.38 / 0.40))
+        (0.19, 4, 4, 2),
+    ],
+)
+def test_wva_slo_demand(saturation: float, provisioned: int, ready: int, wanted: int) -> None:
+    assert credited_demand(saturation, provisioned, ready) == wanted
+
+
+def test_wva_slo_analyses_once_a_minute() -> None:
+    """0.6 x 4.9 / 3 = 0.98: 4 + ceil(4 (0.98 / 0.55 - 1)) = 8, after the window of 30 s."""
+    told = answered([4.2] * 10, [0.021] * 10)
+    rule = WvaSlo(3.0, 0.1)
+    steps = [rule.step(replace(told, now_seconds=at)) for at in (0.0, 15.0, 30.0)]
+
+    assert rule._smooth == pytest.approx(0.98)
+    assert steps == [4, 4, 8]
 
 
 def test_llmd_predicts_ttft_from_what_waits_over_what_is_finished() -> None:

@@ -134,25 +134,29 @@ def drawn_load(
     return make_load(name, arrivals, drawn[:, 0], drawn[:, 1], seconds=seconds, cached_share=cached_share)
 
 
+LLMD_RAMP = tuple(
+    Stage(rate, seconds)
+    for rate, seconds in ((2, 330), (4, 360), (6, 360), (8, 360), (10, 360), (4, 360), (1, 300))
+)
+"""github.com/llm-d/llm-d, guides/workload-autoscaling/slo-aware/benchmark-templates/scored-config.yml."""
+
+
 def llmd_ramp(*, seed: int, waits: bool = True) -> Load:
     """The staged ramp that llm-d scored its SLO-aware autoscaler on: 4,000 tokens in, 1,000 out.
 
-    Rates, durations and distributions as published: github.com/llm-d/llm-d,
-    guides/workload-autoscaling/slo-aware/benchmark-templates/scored-config.yml. Its generator begins a stage only when
-    the one before is answered, so that each begins with idle engines; without `waits` a stage follows the last at once.
+    Rates, durations and distributions as published. Its generator begins a stage only when the one before is answered,
+    so that each begins with idle engines; without `waits` a stage follows the last at once.
     """
-    rates = ((2, 330), (4, 360), (6, 360), (8, 360), (10, 360), (4, 360), (1, 300))
-    stages = [Stage(rate, seconds) for rate, seconds in rates]
-    arrivals = stretched_arrivals(stages, seed=seed)
+    arrivals = stretched_arrivals(LLMD_RAMP, seed=seed)
     count = len(arrivals)
     load = make_load(
         "llm-d ramp",
         arrivals,
         normal_lengths(count, mean=4000, deviation=300, least=3500, most=4500, seed=2 * seed),
         normal_lengths(count, mean=1000, deviation=80, least=900, most=1100, seed=2 * seed + 1),
-        seconds=sum(stage.seconds for stage in stages),
+        seconds=sum(stage.seconds for stage in LLMD_RAMP),
     )
-    return replace(load, waits=_waits(stages)) if waits else load
+    return replace(load, waits=_waits(LLMD_RAMP)) if waits else load
 
 
 def _waits(stages: Sequence[Stage]) -> tuple[Wait, ...]:

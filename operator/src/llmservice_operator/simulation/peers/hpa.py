@@ -44,6 +44,10 @@ class Actuator:
     _asked: list[tuple[float, int]] = field(default_factory=list)
     _changes: list[tuple[float, int]] = field(default_factory=list)
 
+    def remember(self, asked: int, at_seconds: float) -> None:
+        """What was asked for before the begin. Without it, what there is counts as the first recommendation."""
+        self._asked.append((at_seconds, asked))
+
     def settle(self, asked: int, seen: Observation) -> int:
         """Replicas to set, within the object's bounds."""
         current, now = seen.provisioned, seen.now_seconds

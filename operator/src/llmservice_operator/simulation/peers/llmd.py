@@ -4,10 +4,14 @@ Follows github.com/llm-d/llm-d guides/workload-autoscaling/{keda-epp,keda-epp-to
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from llmservice_operator.simulation.observation import Observation
+import numpy as np
+
+from llmservice_operator.simulation.observation import Observation, histogram_quantile
 from llmservice_operator.simulation.peers.hpa import SYNC_SECONDS, Actuator, Behavior, Limit, from_sum
+from llmservice_operator.simulation.records import Floats
 
 SLO_BEHAVIOR = Behavior(
     up_window_seconds=30.0,
@@ -15,6 +19,17 @@ SLO_BEHAVIOR = Behavior(
     down_window_seconds=180.0,
     down=(Limit(period_seconds=120.0, pods=1),),
 )
+TTFT_BOUNDS_SECONDS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0
+)  # fmt: skip
+"""Upper bounds of the router's own histograms, llm-d-router pkg/epp/framework/plugins/requestcontrol/dataproducer/
+predictedlatency/metrics.go. With most answers between 20 and 40 ms their p90 reads 38 ms, wherever in it they are:
+that is the guide's "healthy" band."""
+TPOT_BOUNDS_SECONDS = (
+    0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0,
+    3.0, 4.5, 6.0, 12.0, 18.0, 24.0, 30.0, 36.0, 48.0, 60.0, 90.0, 120.0, 180.0, 270.0, 360.0
+)  # fmt: skip
 QUEUE_BEHAVIOR = Behavior(up_window_seconds=300.0, down_window_seconds=300.0)
 
 
@@ -34,12 +49,39 @@ def saturation_demand(
     return n
 
 
+def routed_p90(seen: Observation, window_seconds: float) -> tuple[float, float]:
+    """P90 of TTFT and TPOT by the router's histograms over the window's scrapes; NaN where none shows an answer.
+
+    The router counts both, predicted ones too, when an answer has ended (llm-d-router requestcontrol_hooks.go).
+    """
+    now = seen.metrics_seconds
+    inside = seen.history.within(window_seconds, now)
+    if seen.answers is None or not seen.history.rate("finished", window_seconds, now) > 0:
+        return math.nan, math.nan
+    ttft, tpot = seen.answers.ended(inside[0].at_seconds, inside[-1].at_seconds)
+    return _p90(ttft, TTFT_BOUNDS_SECONDS), _p90(tpot, TPOT_BOUNDS_SECONDS)
+
+
+def _p90(values: Floats, bounds_seconds: Sequence[float]) -> float:
+    places = np.searchsorted(bounds_seconds, values)
+    return histogram_quantile(
+        0.9, np.bincount(places, minlength=len(bounds_seconds) + 1).tolist(), bounds_seconds
+    )
+
+
+def slo_saturation(ttft_p90: float, tpot_p90: float, ttft_seconds: float, tpot_seconds: float) -> float:
+    """The worse of both over their bounds; without traffic 0."""
+    ratios = (ttft_p90 / ttft_seconds, tpot_p90 / tpot_seconds)
+    return max((each for each in ratios if not math.isnan(each)), default=0.0)
+
+
 @dataclass(slots=True)
 class SloAware:
     """P90 of TTFT and TPOT over their bounds; clamped at 2, averaged over 45 s; no traffic reads as 0.
 
-    The router's predictor of TTFT, where it is on, tells what a request will see when it comes, not once it was seen.
-    In its place stands Little's law: what waits over what is finished per second, beside an idle engine's own time.
+    The router's predictor of TTFT, where it is on, knows what a request will see when it comes. In its place stands
+    Little's law: what waits over what is finished per second, beside an idle engine's own time; and the rule is told at
+    once, where the router tells when the answer has ended.
     """
 
     ttft_seconds: float
@@ -68,24 +110,20 @@ class SloAware:
         return self.actuator.settle(asked, seen)
 
     def _saturation(self, seen: Observation) -> float:
-        ratios = (
-            self._ttft(seen) / self.ttft_seconds,
-            seen.history.quantile("tpot", 0.9, self.rate_window_seconds, seen.metrics_seconds)
-            / self.tpot_seconds,
-        )
-        return max((each for each in ratios if not math.isnan(each)), default=0.0)
+        ttft, tpot = routed_p90(seen, self.rate_window_seconds)
+        if self.idle_ttft_seconds is not None:
+            ttft = self._predicted_ttft(seen, self.idle_ttft_seconds)
+        return slo_saturation(ttft, tpot, self.ttft_seconds, self.tpot_seconds)
 
-    def _ttft(self, seen: Observation) -> float:
-        """P90 of the last minute, as seen or as predicted."""
+    def _predicted_ttft(self, seen: Observation, idle_seconds: float) -> float:
+        """P90 of the last minute."""
         history, now = seen.history, seen.metrics_seconds
-        if self.idle_ttft_seconds is None:
-            return history.quantile("ttft", 0.9, self.rate_window_seconds, now)
         finished = history.rate("finished", self.rate_window_seconds, now)
         inside = history.within(self.rate_window_seconds, now)
         waits = sorted(
             scrape.total("waiting") / finished if finished > 0 else 0.0 for scrape in inside if scrape.pages
         )
-        return self.idle_ttft_seconds + waits[int(0.9 * len(waits))] if waits else math.nan
+        return idle_seconds + waits[int(0.9 * len(waits))] if waits else math.nan
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
-"""llm-d's Workload Variant Autoscaler, both analysers, with one variant.
+"""llm-d's Workload Variant Autoscaler, its analysers, with one variant.
 
-Follows llm-d-workload-variant-autoscaler internal/saturation/analyzer.go (V1) and its V2 token analyser, v0.5.1.
+Follows llm-d-workload-variant-autoscaler internal/saturation/analyzer.go (V1) and its V2 token analyser, v0.5.1; and
+its pull request 1376 (internal/engines/analyzers/epp_saturation, docs/developer-guide/epp-saturation-benchmark.md).
 """
 
 import math
@@ -9,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from llmservice_operator.simulation.observation import Observation, PodPage
+from llmservice_operator.simulation.peers.hpa import SYNC_SECONDS, Actuator, from_sum
+from llmservice_operator.simulation.peers.llmd import SLO_BEHAVIOR, routed_p90, slo_saturation
 
 PERIOD_SECONDS = 15.0
 KV_THRESHOLD, QUEUE_THRESHOLD = 0.80, 5.0
@@ -121,3 +124,50 @@ class WvaV2:
             return math.nan, math.nan
         prompt = history.rate("prompt_tokens", self.window_seconds, now) / arrived
         return prompt, history.rate("generated_tokens", self.window_seconds, now) / finished
+
+
+def credited_demand(
+    saturation: float, provisioned: int, ready: int, *, up: float = 0.55, down: float = 0.40
+) -> int:
+    """As `llmd.saturation_demand`, but what is credited for pods on their way counts before the upper threshold."""
+    n = provisioned
+    credited = saturation * (ready / n if 0 < ready < n else 1.0)
+    if credited > up:
+        return n + math.ceil(n * (credited / up - 1.0))
+    return n - math.floor(n * (1.0 - saturation / down)) if saturation < down else n
+
+
+@dataclass(slots=True)
+class WvaSlo:
+    """The router's P90s over their bounds, once a minute, clamped at 2, smoothed exponentially; an HPA follows.
+
+    llm-d's published ramp was scored with it. Not in the registry: the guide that came of it has an HPA read the router
+    (`llmd.SloAware`), and llm-d gives WVA up.
+    """
+
+    ttft_seconds: float
+    tpot_seconds: float
+    next_seconds: float = 0.0
+    """Of its first analysis, then of each next one."""
+    alpha: float = 0.6
+    clamp: float = 2.0
+    analysis_seconds: float = 60.0
+    rate_window_seconds: float = 60.0
+    name: str = "wva-slo"
+    period_seconds: float = SYNC_SECONDS
+    actuator: Actuator = field(default_factory=lambda: Actuator(SLO_BEHAVIOR))
+    _smooth: float = 0.0
+    _asked: int | None = None
+
+    def step(self, seen: Observation) -> int:
+        """Desired replicas."""
+        if seen.now_seconds >= self.next_seconds:
+            self.next_seconds += self.analysis_seconds
+            raw = slo_saturation(
+                *routed_p90(seen, self.rate_window_seconds), self.ttft_seconds, self.tpot_seconds
+            )
+            self._smooth = self.alpha * min(raw, self.clamp) + (1.0 - self.alpha) * self._smooth
+            wanted = credited_demand(self._smooth, seen.provisioned, seen.ready)
+            self._asked = min(max(wanted, seen.min_replicas), seen.max_replicas)
+        asked = seen.provisioned if self._asked is None else self._asked
+        return self.actuator.settle(from_sum(float(asked), 1.0, seen.provisioned), seen)
