@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 _NORMAL = NormalDist()
@@ -21,6 +21,13 @@ _DEVIATIONS = tuple(0.01 * 1.25**step for step in range(27))
 _LIKELIHOOD_DROP = 1.92
 """What the logarithm of the likelihood may fall by within a 95 % interval (Wilks, 1938): half of chi-squared's 3.84."""
 _LEAST_SHARE = 1e-12
+_ROUNDING = 1e-3
+"""Of sums of logarithms."""
+_OUTWARDS = tuple(
+    tuple(sorted(range(len(_DEVIATIONS)), key=lambda place, begin=begin: abs(place - begin)))  # type: ignore[misc]
+    for begin in range(len(_DEVIATIONS))
+)
+"""Places of deviations by how far they are from one."""
 
 
 @dataclass(frozen=True)
@@ -132,22 +139,64 @@ class _LogNormal:
 
 
 def _widest(filled: Sequence[tuple[float, float, float]], mean: float) -> _LogNormal:
-    """Of this mean, as wide as these counts allow: what an objective is missed by is rather told too high."""
+    """Of this mean, as wide as these counts allow: what an objective is missed by is rather told too high.
+
+    Deviations are tried from about the samples' own outwards, so that most are soon seen to be too unlikely.
+    """
     middle = math.log(mean)
-    edges = [(_logarithm(low), _logarithm(high), count) for low, high, count in filled]
-    found: list[tuple[float, float]] = []
-    for deviation in _DEVIATIONS:
-        center, scale = middle - deviation**2 / 2.0, 1.0 / (deviation * math.sqrt(2.0))
-        likelihood = 0.0
-        for low, high, count in edges:
-            twice = math.erfc((center - high) * scale) - math.erfc((center - low) * scale)
-            likelihood += count * math.log(max(twice, _LEAST_SHARE))
-        found.append((deviation, likelihood))
-    least = max(likelihood for _, likelihood in found) - _LIKELIHOOD_DROP
-    widest = max(deviation for deviation, likelihood in found if likelihood >= least)
+    buckets = _with_ceilings(filled)
+    best, tried = -math.inf, []
+    for place in _OUTWARDS[_nearest(buckets)]:
+        deviation = _DEVIATIONS[place]
+        likelihood = _likelihood(buckets, middle, deviation, best - _LIKELIHOOD_DROP - _ROUNDING)
+        best = max(best, likelihood)
+        tried.append((deviation, likelihood))
+    widest = max(deviation for deviation, likelihood in tried if likelihood >= best - _LIKELIHOOD_DROP)
     return _LogNormal(middle - widest**2 / 2.0, widest)
 
 
+_Bucket = tuple[float, float, float, float]
+"""Logarithms of the bounds, samples, and the most that the logarithm of the likelihood of all buckets above can be."""
+
+
+def _with_ceilings(filled: Sequence[tuple[float, float, float]]) -> list[_Bucket]:
+    """Samples are never likelier than by their own shares (Gibbs)."""
+    buckets: list[_Bucket] = []
+    count_above = entropy_above = 0.0
+    for low, high, count in reversed(filled):
+        ceiling = entropy_above - count_above * math.log(count_above / 2.0) if count_above else 0.0
+        buckets.append((_logarithm(low), _logarithm(high), count, ceiling))
+        count_above, entropy_above = count_above + count, entropy_above + count * math.log(count)
+    buckets.reverse()
+    return buckets
+
+
+def _likelihood(buckets: Sequence[_Bucket], middle: float, deviation: float, least: float) -> float:
+    """The logarithm of the counts' likelihood but for what all deviations share; -inf if it can't be the least."""
+    center, scale = middle - deviation**2 / 2.0, 1.0 / (deviation * math.sqrt(2.0))
+    likelihood, bound, below = 0.0, math.nan, 0.0
+    for low, high, count, ceiling in buckets:
+        if low != bound:
+            below = math.erfc((center - low) * scale)
+        bound, above = high, math.erfc((center - high) * scale)
+        likelihood += count * math.log(max(above - below, _LEAST_SHARE))
+        if likelihood + ceiling < least:
+            return -math.inf
+        below = above
+    return likelihood
+
+
+def _nearest(buckets: Sequence[_Bucket]) -> int:
+    """The place among _DEVIATIONS of that of samples in the middle of their buckets, about."""
+    weight = total = squares = 0.0
+    for low, high, count, _ in buckets:
+        middle = high if low == -math.inf else low if high == math.inf else 0.5 * (low + high)
+        weight, total, squares = weight + count, total + count * middle, squares + count * middle * middle
+    variance = max(0.0, squares / weight - (total / weight) ** 2)
+    return min(len(_DEVIATIONS) - 1, bisect_left(_DEVIATIONS, math.sqrt(variance)))
+
+
+@lru_cache(maxsize=1024)
 def _logarithm(bound: float) -> float:
     return math.log(bound) if bound > 0 else -math.inf
 
