@@ -64,8 +64,8 @@ def _numbers() -> list[Panel]:
             unit="percentunit",
             steps=is_met(OBJECTIVE_SHARE),
             decimals=2,
-            description="Share of requests whose first token came within `spec.slo.ttft`, all services.",
-            nothing="no requests",
+            description="Share of requests whose first token came within `spec.slo.ttft`, all services that have it.",
+            nothing="not measured",
         ),
         number(
             "Tokens in time",
@@ -73,8 +73,9 @@ def _numbers() -> list[Panel]:
             unit="percentunit",
             steps=is_met(OBJECTIVE_SHARE),
             decimals=2,
-            description="Share of requests whose time per output token was within `spec.slo.tpot`.",
-            nothing="no requests",
+            description="Share of requests whose time per output token was within `spec.slo.tpot`, all services "
+            "that have it.",
+            nothing="not measured",
         ),
         number("Services ready", Query(expr=f"count({ready} == 1) or vector(0)"), width=3),
         number(

@@ -75,8 +75,9 @@ def _promise() -> list[Panel]:
             unit="percentunit",
             steps=is_met(OBJECTIVE_SHARE),
             decimals=2,
-            nothing="no requests",
-            description=f"Share of requests within `spec.slo.{name}`, over the dashboard's time range.",
+            nothing="not measured",
+            description=f"Share of requests within `spec.slo.{name}`, over the dashboard's time range; "
+            "not measured without an objective or without requests.",
         )
 
     worst = f"max by (namespace, name) (llmservice:slo_misses:ratio_rate3d{{{OWN}}})"
@@ -89,7 +90,7 @@ def _promise() -> list[Panel]:
             unit="percentunit",
             steps=((None, PROMISED), (0, IDLE), (0.25, GOOD)),
             decimals=0,
-            nothing="no requests",
+            nothing="not measured",
             description="5 of 100 requests may miss an objective. Of the worse objective; below 0: more missed.",
         ),
         number(
