@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.planned import as_planned
 from observability.on_cluster import cast
 from observability.on_cluster.__main__ import full_seconds, is_right
 from observability.on_cluster.cast import FAULTS
 from observability.on_cluster.look import Empty
 from observability.on_cluster.play import Decided, Seen
+from soak.setting import config_map, manifest
 
 FIRED = {(fault.alert, fault.service): 30.0 for fault in FAULTS}
 PENDING = {(fault.alert, fault.service): 20.0 for fault in FAULTS}
@@ -48,6 +50,15 @@ def test_what_the_operator_decides_takes_its_time_whatever_the_windows() -> None
     growing = next(fault for fault in FAULTS if fault.alert == "LLMServiceQueueGrowsAtMaximum")
 
     assert full_seconds(growing, 20.0, since_seconds=15.0) == 15 + 5 * 30 + 5 * 60
+
+
+def test_fake_engines_have_the_memory_that_is_planned() -> None:
+    """By the index of Qwen3-32B on the hub its tensors are 65,524,246,528 bytes."""
+    (service,) = as_planned([manifest({"FAKE_ENGINE_WEIGHTS_BYTES": "1"})], [config_map()])
+    told = {each["name"]: each["value"] for each in service["spec"]["engine"]["env"]}
+
+    assert float(told["FAKE_ENGINE_WEIGHTS_BYTES"]) == pytest.approx(65_524_246_528, rel=0.001)
+    assert len(told) == len(service["spec"]["engine"]["env"])
 
 
 def test_the_alerts_that_were_wanted_are_right() -> None:
