@@ -142,21 +142,26 @@ LLMD_RAMP = tuple(
 
 
 def llmd_ramp(*, seed: int, waits: bool = True) -> Load:
-    """The staged ramp that llm-d scored its SLO-aware autoscaler on: 4,000 tokens in, 1,000 out.
+    """The staged ramp that llm-d scored its SLO-aware autoscaler on."""
+    return llmd_stages("llm-d ramp", LLMD_RAMP, seed=seed, waits=waits)
 
-    Rates, durations and distributions as published. Its generator begins a stage only when the one before is answered,
-    so that each begins with idle engines; without `waits` a stage follows the last at once.
+
+def llmd_stages(name: str, stages: Sequence[Stage], *, seed: int, waits: bool = True) -> Load:
+    """Stages as llm-d's generator plays them, with the ramp's lengths as published: 4,000 tokens in, 1,000 out.
+
+    It begins a stage only when the one before is answered, so that each begins with idle engines; without `waits` a
+    stage follows the last at once.
     """
-    arrivals = stretched_arrivals(LLMD_RAMP, seed=seed)
+    arrivals = stretched_arrivals(stages, seed=seed)
     count = len(arrivals)
     load = make_load(
-        "llm-d ramp",
+        name,
         arrivals,
         normal_lengths(count, mean=4000, deviation=300, least=3500, most=4500, seed=2 * seed),
         normal_lengths(count, mean=1000, deviation=80, least=900, most=1100, seed=2 * seed + 1),
-        seconds=sum(stage.seconds for stage in LLMD_RAMP),
+        seconds=sum(stage.seconds for stage in stages),
     )
-    return replace(load, waits=_waits(LLMD_RAMP)) if waits else load
+    return replace(load, waits=_waits(stages)) if waits else load
 
 
 def _waits(stages: Sequence[Stage]) -> tuple[Wait, ...]:

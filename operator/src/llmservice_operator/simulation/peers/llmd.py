@@ -59,10 +59,11 @@ def routed_p90(seen: Observation, window_seconds: float) -> tuple[float, float]:
     if seen.answers is None or not seen.history.rate("finished", window_seconds, now) > 0:
         return math.nan, math.nan
     ttft, tpot = seen.answers.ended(inside[0].at_seconds, inside[-1].at_seconds)
-    return _p90(ttft, TTFT_BOUNDS_SECONDS), _p90(tpot, TPOT_BOUNDS_SECONDS)
+    return bucket_p90(ttft, TTFT_BOUNDS_SECONDS), bucket_p90(tpot, TPOT_BOUNDS_SECONDS)
 
 
-def _p90(values: Floats, bounds_seconds: Sequence[float]) -> float:
+def bucket_p90(values: Floats, bounds_seconds: Sequence[float]) -> float:
+    """As Prometheus reads it from a histogram of these values; NaN of none."""
     places = np.searchsorted(bounds_seconds, values)
     return histogram_quantile(
         0.9, np.bincount(places, minlength=len(bounds_seconds) + 1).tolist(), bounds_seconds
