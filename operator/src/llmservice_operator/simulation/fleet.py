@@ -208,7 +208,7 @@ class Simulation:
             self._sent = advance(
                 self._tables,
                 fleet.requests[: self._limit],
-                fleet.engines,
+                self._engines(),
                 fleet.pages,
                 fleet.endings,
                 fleet.router,
@@ -224,6 +224,15 @@ class Simulation:
                     self._begin(pod)
             self._end_drains()
             self._begin_stage()
+
+    def _engines(self) -> Records:
+        """Those of all slots up to the last one that has a pod: each request asks all of them.
+
+        Random routing draws among all slots, so that what it draws doesn't depend on that.
+        """
+        if self._settings.routing is Routing.RANDOM:
+            return self._fleet.engines
+        return self._fleet.engines[: 1 + max((pod.slot for pod in self._pods), default=0)]
 
     def _begin(self, pod: Pod) -> None:
         pod.phase = Phase.READY

@@ -43,7 +43,8 @@ def advance(
 ) -> int:
     """Serve from `begin` until `until`; the first request that is not sent to an engine yet.
 
-    Requests from `first` on are sent as they come; while no engine takes any they are held.
+    Requests from `first` on are sent as they come; while no engine takes any they are held. `engines` may leave out
+    slots at the end that have none.
     """
     index = first
     while index < requests.size:

@@ -173,7 +173,10 @@ def metrics_pages(scrape: Scrape, peak_bytes_per_second: float) -> list[MetricsP
     counters[Series.READ_BYTES] = (engines["traffic_seconds"] * peak_bytes_per_second).tolist()
     counters[Series.WRITE_BYTES] = [0.0] * len(engines)
     histograms = {
-        series: (np.cumsum(engines[counts], axis=1).tolist(), engines[total].astype(float).tolist())
+        series: (
+            np.cumsum(engines[counts], axis=1, dtype=np.float64),
+            engines[total].astype(float).tolist(),
+        )
         for series, (counts, total, _) in _HISTOGRAMS.items()
     }
     return [
@@ -185,7 +188,7 @@ def metrics_pages(scrape: Scrape, peak_bytes_per_second: float) -> list[MetricsP
             },
             counters={series: values[place] for series, values in counters.items()},
             histograms={
-                series: Histogram(_BOUNDS[series], array("d", counts[place]), totals[place])
+                series: Histogram(_BOUNDS[series], array("d", counts[place].tobytes()), totals[place])
                 for series, (counts, totals) in histograms.items()
             },
         )

@@ -13,7 +13,7 @@ LEAST_LOADED, ROUND_ROBIN, RANDOM = 0, 1, 2
 def choose(engines: Records, router: Integers, routing: int) -> int:
     """The slot that the next request is sent to. Ties go round."""
     slots = engines.size
-    last = router[0]
+    last = min(router[0], slots - 1)
     if routing == RANDOM:
         router[1] = (router[1] * 1103515245 + 12345) & 0x7FFFFFFF  # the generator of ANSI C's example
         last = (router[1] >> 8) % slots

@@ -44,6 +44,7 @@ def _places() -> Mapping[str, slice]:
 
 _PLACES = _places()
 _WIDTH = _PLACES[HISTOGRAMS[-1]].stop
+_NOTHING = np.zeros(_WIDTH)
 
 
 class Scraper:
@@ -106,10 +107,13 @@ class Scraper:
 
     def _count(self, pods: Sequence[int], counts: Floats) -> None:
         """Add what each pod counted since its last scrape; one that is new, or fell, counts from nothing."""
-        for pod, count in zip(pods, counts, strict=True):
-            known = self._known.get(pod)
-            self._totals += count if known is None or (count < known).any() else count - known
-            self._known[pod] = count
+        if not pods:
+            return
+        known = np.array([self._known.get(pod, _NOTHING) for pod in pods])
+        fell = (counts < known).any(axis=1)
+        for grown in np.where(fell[:, np.newaxis], counts, counts - known):
+            self._totals += grown
+        self._known.update(zip(pods, counts, strict=True))
 
     def _reset(self, now: float, pods: Sequence[int], counts: Floats) -> Floats:
         """From a counter reset on, pages show what was counted since."""
@@ -118,7 +122,7 @@ class Scraper:
                 self._was_reset.add(fault)
                 self._base = dict(zip(pods, counts, strict=True))
         if self._base:
-            counts = counts - np.array([self._base.get(pod, np.zeros(_WIDTH)) for pod in pods])
+            counts = counts - np.array([self._base.get(pod, _NOTHING) for pod in pods])
         return counts
 
 
@@ -129,11 +133,11 @@ def shown(fleet: Fleet, slots: Sequence[int], now: float, *, overlaps: bool) -> 
     step was scheduled, or since the next one was where steps overlap, show one step later, up to a second where prompts
     are long. A stretch of steps that only decode is short ones, and shows to its end.
     """
-    live = fleet.engines[slots]
-    is_out = now >= (live["end_before"] if overlaps else live["end"])
-    engines = fleet.pages[slots, (live["steps"] + ~is_out) & 1]
-    stretched = live["stretch"] == 1
-    engines[stretched] = live[stretched]
+    places = np.array(slots, np.int64)
+    steps, stretched = fleet.engines["steps"][places], fleet.engines["stretch"][places] == 1
+    is_out = now >= fleet.engines["end_before" if overlaps else "end"][places]
+    engines = fleet.pages[places, (steps + ~is_out) & 1]
+    engines[stretched] = fleet.engines[places[stretched]]
     engines["waiting"][stretched] = engines["pending_tokens"][stretched] = 0
     return engines
 
