@@ -110,8 +110,8 @@ class Scraper:
         if not pods:
             return
         known = np.array([self._known.get(pod, _NOTHING) for pod in pods])
-        fell = (counts < known).any(axis=1)
-        for grown in np.where(fell[:, np.newaxis], counts, counts - known):
+        fell = np.any(counts < known, axis=1, keepdims=True)
+        for grown in np.where(fell, counts, counts - known):
             self._totals += grown
         self._known.update(zip(pods, counts, strict=True))
 
@@ -136,7 +136,7 @@ def shown(fleet: Fleet, slots: Sequence[int], now: float, *, overlaps: bool) -> 
     places = np.array(slots, np.int64)
     steps, stretched = fleet.engines["steps"][places], fleet.engines["stretch"][places] == 1
     is_out = now >= fleet.engines["end_before" if overlaps else "end"][places]
-    engines = fleet.pages[places, (steps + ~is_out) & 1]
+    engines: Records = fleet.pages[places, (steps + ~is_out) & 1]
     engines[stretched] = fleet.engines[places[stretched]]
     engines["waiting"][stretched] = engines["pending_tokens"][stretched] = 0
     return engines
