@@ -174,12 +174,14 @@ def _with_ceilings(filled: Sequence[tuple[float, float, float]]) -> list[_Bucket
 def _likelihood(buckets: Sequence[_Bucket], middle: float, deviation: float, least: float) -> float:
     """The logarithm of the counts' likelihood but for what all deviations share; -inf if it can't be the least."""
     center, scale = middle - deviation**2 / 2.0, 1.0 / (deviation * math.sqrt(2.0))
+    erfc, log, least_share = math.erfc, math.log, _LEAST_SHARE
     likelihood, bound, below = 0.0, math.nan, 0.0
     for low, high, count, ceiling in buckets:
         if low != bound:
-            below = math.erfc((center - low) * scale)
-        bound, above = high, math.erfc((center - high) * scale)
-        likelihood += count * math.log(max(above - below, _LEAST_SHARE))
+            below = erfc((center - low) * scale)
+        bound, above = high, erfc((center - high) * scale)
+        share = above - below
+        likelihood += count * log(share if share > least_share else least_share)  # noqa: FURB136 - max is slow here
         if likelihood + ceiling < least:
             return -math.inf
         below = above
