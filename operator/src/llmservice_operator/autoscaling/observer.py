@@ -2,7 +2,8 @@
 
 A rate over a window is the sum of what each engine counted in that window, those that have left since included, over
 the window's length: so neither a replica that joins nor one that goes changes the rate that the clients send.
-Where an engine can't be seen, its share is taken to be that of the others, and the state says that this was done.
+Where an engine can't be seen, its share is taken to be that of the others, and the state says that this was done. One
+that has only just become ready has no share yet: a queue that others have would else count again for it.
 """
 
 import math
@@ -91,6 +92,11 @@ class _View:
             name: _Seen(tracks.get(name, unseen), _freshness(tracks.get(name), now, windows))
             for name in ready
         }
+        self._joining = sum(
+            seen.track.page is None and now - ready[name] < windows.stale_seconds
+            for name, seen in self._seen.items()
+        )
+        """Ready since the last look, and not asked yet: whatever they have by now, it is not what the others have."""
         fresh = [seen.track for seen in self._seen.values() if seen.state is SignalState.OK]
         self._at = min((track.at for track in fresh), default=0.0)
         self._end = max((track.at for track in fresh), default=now)
@@ -194,6 +200,10 @@ class _View:
         state = worst(self._states(series))
         return SignalState.MISSING if state is SignalState.OK else state
 
+    def _all_over(self, usable: int) -> float:
+        """By how much all replicas have more than those that can be seen."""
+        return (len(self._seen) - self._joining) / usable
+
     def _flow(
         self, series: tuple[Series, ...], seconds: float, grown: Callable[[ReplicaTrack, float], float]
     ) -> Signal:
@@ -208,7 +218,7 @@ class _View:
                 usable += 1
         if not usable:
             return Signal(None, worst(states), self._at)
-        counted *= len(states) / usable
+        counted *= self._all_over(usable)
         counted += sum(
             grown(track, self._end - seconds) for track in self._gone if track.at > self._end - seconds
         )
@@ -231,7 +241,7 @@ class _View:
         ]
         if not values:
             return Signal(None, worst(states), self._at)
-        value = combine(values) * (len(states) / len(values) if combine is sum else 1.0)
+        value = combine(values) * (self._all_over(len(values)) if combine is sum else 1.0)
         return Signal(value, worst(states), self._at)
 
     def _samples(self, series: Series, seconds: float) -> tuple[Samples, SignalState, float]:
@@ -283,7 +293,7 @@ class _View:
             for seen in self._seen.values()
             if seen.track.page is not None and Series.RUNNING in seen.track.page.gauges
         ]
-        return len(self._ready) * (sum(counts) / len(counts) if counts else 1.0)
+        return (len(self._ready) - self._joining) * (sum(counts) / len(counts) if counts else 1.0)
 
     def _bandwidth_use(self, moved: Signal) -> Signal:
         peak = self._context.peak_bytes_per_second
