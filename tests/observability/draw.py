@@ -178,7 +178,7 @@ class Picture:
         self._limits(axes, box)
         dress(axes, unit, defaults)
         self._time(axes)
-        draw_legend(axes, figure)
+        draw_legend(axes, figure, defaults.get("noValue", "No data"))
 
     def _grid(self) -> list[int]:
         step = self._chosen.range_seconds / POINTS
@@ -262,7 +262,8 @@ class Picture:
                 if colour != "none":
                     axes.barh(-place, step, left=days(at), color=colour, height=0.75, linewidth=0)
         if not found:
-            axes.text(0.5, 0.5, "none", color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
+            nothing = box["fieldConfig"]["defaults"].get("noValue", "none")
+            axes.text(0.5, 0.5, nothing, color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
         axes.set_ylim(-max(1, len(found)) + 0.5, 0.6)
         dress(axes, "none", {})
         axes.set_yticks([])

@@ -156,7 +156,8 @@ def ticks(largest: float, unit: str, *, is_whole: bool = False) -> Locator:
     return MaxNLocator(nbins=5, integer=is_whole, steps=[1, 2, 2.5, 5, 10])
 
 
-def draw_legend(axes: Axes, figure: Figure) -> None:
+def draw_legend(axes: Axes, figure: Figure, nothing: str) -> None:
+    """The names of the lines; `nothing` where there is none."""
     handles, labels = [], []
     for each in figure.axes:
         if each is axes or (each.bbox.bounds == axes.bbox.bounds):
@@ -164,7 +165,7 @@ def draw_legend(axes: Axes, figure: Figure) -> None:
             handles += more
             labels += words
     if not handles:
-        axes.text(0.5, 0.5, "No data", color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, nothing, color="#8e8e8e", fontsize=9, ha="center", transform=axes.transAxes)
         return
     shown = 8
     names = [short(label, LEGEND_LETTERS) for label in labels[:shown]]

@@ -91,7 +91,11 @@ def _numbers() -> list[Panel]:
             steps=bad,
             description="Services whose condition `Stalled` is True: the message ends with what to do.",
         ),
-        number("Accelerators held", Query(expr=f"sum(llmservice_service_accelerators{{{WHERE}}})"), width=3),
+        number(
+            "Accelerators held",
+            Query(expr=f"sum(llmservice_service_accelerators{{{WHERE}}}) or vector(0)"),
+            width=3,
+        ),
         number(
             "of them idle",
             Query(
@@ -102,6 +106,7 @@ def _numbers() -> list[Panel]:
             steps=((None, GOOD), (0.25, IDLE)),
             decimals=0,
             description="Held by a ready engine that ran no request for 10 minutes.",
+            nothing="none held",
         ),
     ]
 
@@ -163,6 +168,7 @@ def _objectives() -> list[Panel]:
             "First token in time, by service",
             Query(expr=attainment("ttft", "5m", " by (namespace, name)"), legend=legend),
             unit="percentunit",
+            nothing="no requests under spec.slo",
             limits=[(OBJECTIVE_SHARE, PROMISED)],
             largest=1,
         ),
@@ -170,6 +176,7 @@ def _objectives() -> list[Panel]:
             "Tokens in time, by service",
             Query(expr=attainment("tpot", "5m", " by (namespace, name)"), legend=legend),
             unit="percentunit",
+            nothing="no requests under spec.slo",
             limits=[(OBJECTIVE_SHARE, PROMISED)],
             largest=1,
         ),
@@ -178,6 +185,7 @@ def _objectives() -> list[Panel]:
             Query(expr=burn, legend=legend),
             unit="none",
             limits=[(1, IDLE), (14.4, PROMISED)],
+            nothing="no requests under spec.slo",
             description="1: the budget of 5 % lasts exactly. 14.4: two days' budget in an hour, which pages.",
         ),
     ]
@@ -228,6 +236,7 @@ def _conditions() -> list[Panel]:
         graph(
             "Services by their Ready condition's reason",
             Query(expr="max by (ready, reason) (llmservice_services)", legend="{{ready}}: {{reason}}"),
+            nothing="no services",
             unit="short",
             stacked=True,
             is_count=True,

@@ -85,12 +85,18 @@ def _work() -> list[Panel]:
             ),
             unit="ops",
         ),
-        graph("Duration of a reconcile", *_quantiles("llmservice_reconcile_duration_seconds"), unit="s"),
+        graph(
+            "Duration of a reconcile",
+            *_quantiles("llmservice_reconcile_duration_seconds"),
+            unit="s",
+            nothing="none ran",
+        ),
         graph(
             "Wait in the queue",
             *_quantiles("llmservice_workqueue_wait_seconds"),
             unit="s",
             description="From a change to its reconcile.",
+            nothing="nothing changed",
         ),
         graph(
             "Queue",
@@ -119,6 +125,7 @@ def _work() -> list[Panel]:
             unit="s",
             limits=[(TICK_LIMIT_SECONDS * 2, PROMISED)],
             description="Of all scaled services; every 15 s is usual.",
+            nothing="no service is scaled",
         ),
     ]
 
@@ -137,7 +144,12 @@ def _api() -> list[Panel]:
             unit="reqps",
             stacked=True,
         ),
-        graph("Duration of a request", *_quantiles("llmservice_api_request_duration_seconds"), unit="s"),
+        graph(
+            "Duration of a request",
+            *_quantiles("llmservice_api_request_duration_seconds"),
+            unit="s",
+            nothing="none was sent",
+        ),
         graph(
             "Applies",
             Query(expr=_rate("llmservice_applies_total", "result"), legend="{{result}}"),
@@ -197,6 +209,7 @@ def _sight() -> list[Panel]:
             *_quantiles("llmservice_engine_scrape_duration_seconds"),
             unit="s",
             description="The operator reads each engine's metrics page itself.",
+            nothing="no engine was read",
         ),
         graph(
             "Engines' pages not read, by reason",

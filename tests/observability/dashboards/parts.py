@@ -84,10 +84,11 @@ def graph(
     colours: Mapping[str, str] | None = None,
     largest: float | None = None,
     is_count: bool = False,
+    nothing: str = "",
 ) -> lines.Panel:
     """Lines over time, from 0. `limits` are drawn as dashed lines; `colours` by the name in the legend.
 
-    `is_count`: of whole things, so that an axis has no halves of them.
+    `is_count`: of whole things, so that an axis has no halves of them. `nothing`: why there may be no line.
     """
     panel = _common(lines.Panel(), title, unit, (width, height), description).min(0)
     panel.line_width(2).fill_opacity(60 if stacked else 0).show_points(shapes.VisibilityMode.NEVER)
@@ -102,6 +103,8 @@ def graph(
         panel.max(largest)
     if is_count:
         panel.decimals(0)
+    if nothing:
+        panel.no_value(nothing)
     if stacked:
         panel.stacking(common.StackingConfig().mode(shapes.StackingMode.NORMAL))
     if limits:
@@ -186,9 +189,10 @@ def states(
     height: int = 7,
     description: str = "",
     words: Mapping[str, tuple[str, str]],
+    nothing: str = "none",
 ) -> statetimeline.Panel:
     """What was the case when. `words`: value → (text, colour)."""
-    panel = _common(statetimeline.Panel(), title, "none", (width, height), description)
+    panel = _common(statetimeline.Panel(), title, "none", (width, height), description).no_value(nothing)
     results = {
         value: models.ValueMappingResult(text=word, color=colour) for value, (word, colour) in words.items()
     }

@@ -130,6 +130,7 @@ def _latency() -> list[Panel]:
             objective(name),
             unit="s",
             description=text,
+            nothing="no requests",
         )
 
     end_to_end = (
@@ -175,6 +176,7 @@ def _replicas() -> list[Panel]:
             Query(expr=f"max by (step) (llmservice_scaling_ruling_step{{{OWN}}}) == 1", legend="{{step}}"),
             width=8,
             words={"0": (" ", "transparent"), "1": ("ruled", EXPECTED)},
+            nothing="not scaled",
             description="The step of each decision that had the last word; the sentence is in status.scaling.",
         ),
         graph(
@@ -182,6 +184,7 @@ def _replicas() -> list[Panel]:
             Query(expr=f"max by (step) (llmservice_scaling_step_replicas{{{OWN}}})", legend="{{step}}"),
             unit="short",
             description="Each measure says how many it needs; the largest is taken, then guards and limits.",
+            nothing="not scaled",
         ),
     ]
 
@@ -278,6 +281,7 @@ def _hardware() -> list[Panel]:
             unit="percentunit",
             largest=1,
             description="The roof of prompts. Against the bandwidth beside it: what is higher is the bottleneck.",
+            nothing="no DCGM exporter is scraped",
         ),
         graph(
             "Bytes moved by each GPU",
@@ -289,6 +293,7 @@ def _hardware() -> list[Panel]:
             ),
             unit="Bps",
             description="The engine's own count; needs --enable-mfu-metrics (0.18.1 on), which the plan turns on.",
+            nothing="the engine does not count them",
         ),
     ]
 
