@@ -227,9 +227,16 @@ def test_series_of_the_release_that_are_not_there_are_missing() -> None:
 
 
 def test_the_tpot_of_requests_is_not_missed_before_it_existed() -> None:
-    """vllm:request_time_per_output_token_seconds was first seen in 0.11.2."""
+    """vllm:request_time_per_output_token_seconds was first seen in 0.11.0."""
     assert Series.TPOT not in expected((0, 10, 2))
-    assert Series.TPOT in expected((0, 11, 2))
+    assert Series.TPOT in expected((0, 11, 0))
+
+
+def test_the_prefix_cache_is_not_missed_where_the_engine_may_be_v0() -> None:
+    """vllm/engine/metrics.py, gone in 0.11, counts no tokens looked up."""
+    assert Series.PREFIX_QUERIES not in expected((0, 10, 2))
+    assert Series.PREFIX_QUERIES not in expected(None)
+    assert Series.PREFIX_QUERIES in expected((0, 11, 0))
 
 
 @pytest.mark.parametrize(

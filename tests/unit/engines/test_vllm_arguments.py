@@ -217,7 +217,8 @@ def test_the_same_inputs_give_the_same_words() -> None:
     ("version", "row", "is_on"),
     [
         ("0.33.0", "nvidia-h200", True),
-        ("0.17.1", "nvidia-h200", False),
+        ("0.17.0", "nvidia-h200", True),
+        ("0.16.0", "nvidia-h200", False),
         ("", "nvidia-h200", False),
         ("0.32.0", "cpu", False),
     ],

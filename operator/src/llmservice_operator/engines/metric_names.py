@@ -1,7 +1,8 @@
 """The series of vLLM's /metrics that are used, by the releases that export them.
 
-Names as exposed (the Python client adds `_total` to a counter), read from `vllm/v1/metrics/` of eighteen wheels from
-0.6.6 to 0.33.0. A name carries the first and the last release that was seen with it; where one replaced another, the
+Names as exposed (the Python client adds `_total` to a counter), read from the source in the wheels of every minor
+release from 0.8 to 0.33: `vllm/v1/metrics/`, and `vllm/engine/metrics.py` of the V0 engine, which releases up to 0.10.2
+can still run. A name carries the first and the last release that was seen with it; where one replaced another, the
 newer stands first, and a page that has both is read by the first of them.
 """
 
@@ -120,7 +121,7 @@ NAMES: tuple[MetricName, ...] = (
         "vllm:engine_sleep_state",
         Series.AWAKE,
         _REQUESTS,
-        first=(0, 11, 2),
+        first=(0, 11, 1),
         label=("sleep_state", "awake"),
         optional=True,
     ),
@@ -134,13 +135,13 @@ NAMES: tuple[MetricName, ...] = (
     _counter("vllm:prefix_cache_hits_total", Series.PREFIX_HITS, _TOKENS, first=(0, 9, 2)),
     _counter("vllm:gpu_prefix_cache_hits_total", Series.PREFIX_HITS, _TOKENS, last=(0, 11, 2)),
     _counter(
-        "vllm:estimated_read_bytes_per_gpu_total", Series.READ_BYTES, _BYTES, first=(0, 18, 1), optional=True
+        "vllm:estimated_read_bytes_per_gpu_total", Series.READ_BYTES, _BYTES, first=(0, 17, 0), optional=True
     ),
     _counter(
         "vllm:estimated_write_bytes_per_gpu_total",
         Series.WRITE_BYTES,
         _BYTES,
-        first=(0, 18, 1),
+        first=(0, 17, 0),
         optional=True,
     ),
     # A histogram, of which only the count is used; in the source marked as possibly wrong with several API servers.
@@ -154,13 +155,18 @@ NAMES: tuple[MetricName, ...] = (
     _histogram("vllm:time_to_first_token_seconds", Series.TTFT, _SECONDS),
     _histogram("vllm:inter_token_latency_seconds", Series.ITL, _SECONDS, first=(0, 10, 2)),
     _histogram("vllm:time_per_output_token_seconds", Series.ITL, _SECONDS, last=(0, 14, 1)),
-    _histogram("vllm:request_time_per_output_token_seconds", Series.TPOT, _SECONDS, first=(0, 11, 2)),
+    _histogram("vllm:request_time_per_output_token_seconds", Series.TPOT, _SECONDS, first=(0, 11, 0)),
     _histogram("vllm:request_prompt_tokens", Series.INPUT_LENGTH, _TOKENS),
     _histogram("vllm:request_generation_tokens", Series.OUTPUT_LENGTH, _TOKENS),
     # Not in multiprocess mode (several API servers): the standard collectors are left out there.
     _counter("process_cpu_seconds_total", Series.CPU_SECONDS, _SECONDS, optional=True),
     _gauge("process_start_time_seconds", Series.START_TIME, _SECONDS, optional=True),
 )
+
+
+LAST_WITH_V0: Version = (0, 10, 2)
+NOT_ON_V0 = frozenset({Series.PREFIX_QUERIES, Series.PREFIX_HITS})
+"""What starts on the V0 engine don't export."""
 
 
 def preferred(version: Version | None) -> tuple[MetricName, ...]:
@@ -177,9 +183,7 @@ def expected(version: Version | None) -> frozenset[Series]:
     """What every start of this release exports; None: what every release exports."""
     if version is None:
         always = {each.series for each in NAMES if each.first == (0, 0, 0) and each.last == UNBOUNDED}
-        renamed = {Series.KV_USE, Series.PREFIX_QUERIES, Series.PREFIX_HITS, Series.ITL}
         optional = {each.series for each in NAMES if each.optional}
-        return frozenset((always | renamed) - optional)
-    return frozenset(
-        each.series for each in NAMES if not each.optional and each.first <= version <= each.last
-    )
+        return frozenset((always | {Series.KV_USE, Series.ITL}) - optional)
+    found = {each.series for each in NAMES if not each.optional and each.first <= version <= each.last}
+    return frozenset(found - NOT_ON_V0 if version <= LAST_WITH_V0 else found)

@@ -184,8 +184,8 @@ def leaves_endpoints_out_of_its_log(version: Version) -> bool:
 
 
 def counts_moved_bytes(version: Version) -> bool:
-    """Whether `--enable-mfu-metrics` makes counters move (they are there in 0.18.1; 0.16.0 only logs the figures)."""
-    return version >= (0, 18, 0)
+    """Whether `--enable-mfu-metrics` makes counters move (they are there in 0.17.0; 0.16.0 only logs the figures)."""
+    return version >= (0, 17, 0)
 
 
 def wants_a_state_for_each_sequence(version: Version) -> bool:
