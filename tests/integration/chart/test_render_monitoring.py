@@ -124,6 +124,15 @@ def test_the_operator_reaches_what_it_is_told_of() -> None:
     assert ports == {53, 443, 6443, 8081, 9090, 3128, "http", "supervisor"}
 
 
+def test_the_operator_asks_prometheus_by_whatever_port_its_pods_have() -> None:
+    """A policy holds the port behind the Service, which no value tells."""
+    policies = {"prometheus": [PEER], "operator": {"enabled": True}}
+    objects = render(networkPolicies=policies, prometheus={"url": "http://prometheus.monitoring.svc:80"})
+    (policy,) = of_kind(objects, "NetworkPolicy")
+
+    assert {"to": [PEER]} in policy["spec"]["egress"]
+
+
 def test_engines_are_reached_by_clients_the_operator_and_prometheus() -> None:
     policies = {"prometheus": [PEER], "engines": {"enabled": True, "namespaces": ["a"]}}
     (policy,) = of_kind(render(networkPolicies=policies), "NetworkPolicy")
