@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from observability.stage import dcgm_page, supervisor_page
-from observability.stage.engine_page import CPU, H200, EndToEnd, Engine, grown, older, played, template
+from observability.stage.engine_page import CPU, H200, OLD, EndToEnd, Engine, grown, played, template
 from observability.stage.operator_page import OperatorPage
 from observability.stage.samples import Sample
 from observability.stage.world import LLAMA, START_SECONDS, Moment, Replica
 
 NAMESPACE = "chat"
 SERVICE = "llama-3-8b"
-OLD = (0, 8, 5)
-"""An engine's release whose series have other names."""
 IMAGE_SECONDS = 12.0
 """From a pod's creation to its engine's start."""
 
@@ -110,7 +108,7 @@ class Cluster:
         busy_then = busy | {"vllm:gpu_cache_usage_perc": 0.3}
         cast: Mapping[str, tuple[str, Iterator[Sample]]] = {
             "smollm2": ("edge", grown(template(CPU), passed / 60.0, busy)),
-            "mistral-7b": ("edge", grown(older(template(H200), OLD), passed / 600.0, busy_then)),
+            "mistral-7b": ("edge", grown(template(OLD), passed * 0.3, busy_then)),
             "qwen-3-32b": ("research", grown(template(H200), 1.0, quiet)),
         }
         for service, (namespace, page) in cast.items():

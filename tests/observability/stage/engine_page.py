@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from llmservice_operator.engines.metric_names import NAMES
-from llmservice_operator.engines.versions import Version
 from llmservice_operator.simulation.records import (
     LENGTH_BOUNDS_TOKENS,
     TPOT_BOUNDS_SECONDS,
@@ -25,7 +23,10 @@ from observability.stage.samples import Sample, read
 
 TESTS = Path(__file__).resolve().parents[2]
 H200 = TESTS / "data" / "metrics" / "vllm-0.26.0_h200_llama-3.1-8b.txt"
-CPU = TESTS / "observability" / "pages" / "vllm-0.32.0_cpu_smollm2.txt"
+PAGES = TESTS / "observability" / "pages"
+CPU = PAGES / "vllm-0.32.0_cpu_smollm2.txt"
+OLD = PAGES / "vllm-0.8.5_cpu_smollm2.txt"
+"""Whose series have other names."""
 FINISHED = "vllm:request_success_total"
 _OPERATIONS_PER_TOKEN = 2 * 8.03e9
 """Of Llama-3.1-8B: two for each weight."""
@@ -87,25 +88,6 @@ def template(path: Path) -> tuple[Sample, ...]:
 
 def _mean_of(page: Sequence[Sample]) -> float:
     return sum(sample.value for sample in page if sample.name == FINISHED)
-
-
-def older(page: Sequence[Sample], version: Version) -> tuple[Sample, ...]:
-    """The record by the names of an older release, as its source has them; what it did not export is left out."""
-    then = {each.series: each for each in NAMES if each.first <= version <= each.last}
-    names = {each.name: then.get(each.series) for each in NAMES}
-    found = []
-    for sample in page:
-        family = next((each for each in (sample.name, *_without_part(sample.name)) if each in names), None)
-        if family is None:
-            continue
-        known = names[family]
-        if known is not None:
-            found.append(sample._replace(name=known.name + sample.name.removeprefix(family)))
-    return tuple(found)
-
-
-def _without_part(name: str) -> tuple[str, ...]:
-    return tuple(name.removesuffix(part) for part in ("_bucket", "_count", "_sum") if name.endswith(part))
 
 
 def grown(page: Sequence[Sample], share: float, gauges: Mapping[str, float]) -> Iterator[Sample]:
