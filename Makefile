@@ -62,6 +62,10 @@ test-old-apiserver: venv ## The API, the chart and the policies on Kubernetes 1.
 test-e2e: venv ## Tests on a whole cluster: real kubelets, the real engine
 	@$(PYTEST) tests/contract tests/e2e -q
 
+.PHONY: test-network-policies
+test-network-policies: venv ## NetworkPolicies by packets: who is reached and who isn't, on a cluster that enforces them; 3 min
+	@$(PYTEST) tests/network_policies -q
+
 .PHONY: test-observability
 test-observability: venv ## Dashboards, rules and alerts on a real Prometheus
 	@$(PYTEST) tests/observability -q

@@ -1,6 +1,6 @@
 """The NetworkPolicies that ship: taken by a real API server, and about the pods and ports that there really are.
 
-That traffic is held to them is the network plugin's doing; the test cluster's has no such thing.
+That traffic is held to them is looked at by packets, in `network_policies/`.
 """
 
 from pathlib import Path

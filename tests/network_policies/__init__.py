@@ -1,0 +1,1 @@
+"""NetworkPolicies held to by packets, on a cluster that enforces them."""
