@@ -80,8 +80,8 @@ def test_a_burst_counts_before_the_long_window_shows_it() -> None:
 
 
 def test_noise_of_the_short_window_is_no_burst() -> None:
-    """Three standard deviations of a Poisson stream of 5/s over 30 s are 1.22/s."""
-    noisy = signals(5.0, arrivals_per_second=ok(6.2))
+    """Four standard deviations of a Poisson stream of 5/s over 30 s are 1.63/s."""
+    noisy = signals(5.0, arrivals_per_second=ok(6.6))
 
     assert decide(inputs(signals=noisy), watched(), NOW).desired == 3
 
@@ -171,7 +171,7 @@ def test_waiting_tokens_count_where_they_are_told() -> None:
 
 
 def test_a_miss_of_the_objective_asks_for_one_more() -> None:
-    missing = signals(5.0, ttft_p95_seconds=ok(1.5))
+    missing = signals(5.0, ttft_p95_seconds=ok(1.5), ttft_attainment=ok(0.8))
     decision = decide(inputs(signals=missing), watched(), NOW)
 
     assert (decision.slo_met, step(decision, "latency")) == (False, 4.0)
@@ -180,33 +180,35 @@ def test_a_miss_of_the_objective_asks_for_one_more() -> None:
 
 def test_a_miss_lowers_the_capacity_to_less_than_what_was_served() -> None:
     """5/s on three replicas is 1.67 each, and one is thought to take 2; a tenth a window under an even load."""
-    missing = signals(5.0, ttft_p95_seconds=ok(1.5))
+    missing = signals(5.0, ttft_p95_seconds=ok(1.5), ttft_attainment=ok(0.8))
 
     assert decide(inputs(signals=missing), watched(), NOW).correction == pytest.approx(0.9)
 
 
 def test_a_queue_throughout_the_window_lowers_it_by_a_fifth() -> None:
-    missing = signals(5.0, ttft_p95_seconds=ok(1.5), waiting=ok(30.0))
+    missing = signals(5.0, ttft_p95_seconds=ok(1.5), ttft_attainment=ok(0.8), waiting=ok(30.0))
     queued = watched(queueing_since=NOW - 90.0)
 
     assert decide(inputs(signals=missing), queued, NOW).correction == pytest.approx(0.8)
 
 
 def test_a_burst_teaches_nothing_of_the_capacity() -> None:
-    burst = signals(5.0, ttft_p95_seconds=ok(1.5), waiting=ok(30.0), arrivals_per_second=ok(9.0))
+    burst = signals(
+        5.0, ttft_p95_seconds=ok(1.5), ttft_attainment=ok(0.8), waiting=ok(30.0), arrivals_per_second=ok(9.0)
+    )
 
     assert decide(inputs(signals=burst), watched(queueing_since=NOW - 10.0), NOW).correction == 1.0
 
 
 def test_a_miss_while_new_replicas_start_waits_for_them() -> None:
-    missing = signals(5.0, ttft_p95_seconds=ok(1.5))
+    missing = signals(5.0, ttft_p95_seconds=ok(1.5), ttft_attainment=ok(0.8))
     coming = fleet(wanted=4, ready=3, starting=(NOW - 10.0,))
 
     assert decide(inputs(signals=missing, fleet=coming), watched(), NOW).desired == 4
 
 
 def test_a_miss_is_not_learnt_from_while_the_fleet_changes() -> None:
-    missing = signals(5.0, ttft_p95_seconds=ok(1.5))
+    missing = signals(5.0, ttft_p95_seconds=ok(1.5), ttft_attainment=ok(0.8))
     decision = decide(inputs(signals=missing), watched(ready_since=NOW - 30.0), NOW)
 
     assert decision.correction == 1.0

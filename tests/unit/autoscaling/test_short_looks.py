@@ -25,6 +25,8 @@ def test_the_same_load_takes_one_once_a_window_was_seen() -> None:
 
 def test_what_chance_may_hide_is_more_the_shorter_one_looked() -> None:
     """4 requests/s seen for 25 s are 100: two deviations of that count are 20, which is 0.8 a second."""
-    view = look(inputs(signals=replace(signals(4.0), span_seconds=25.0)), ScalerState(), NOW)
+    view = look(
+        inputs(signals=replace(signals(4.0), span_seconds=25.0)), ScalerState(), NOW, elapsed_seconds=0.0
+    )
 
     assert needs.highest_load(view) == pytest.approx(4.8)

@@ -209,7 +209,10 @@ class TimePerOutputToken(SpecModel):
     """How long a client waits for each further token, on average over one answer."""
 
     p95: Annotated[str, Field(max_length=DURATION_MAX_LENGTH), DurationBetween("1ms", "10s")] | None = None
-    """95 of 100 requests get their tokens at this pace or faster, from 1ms to 10s. Example: 50ms."""
+    """95 of 100 requests get their tokens at this pace or faster, from 1ms to 10s. Example: 50ms.
+
+    An answer of fewer than 32 tokens may take as long as one of 32: of a few tokens one that is late would decide.
+    """
 
 
 class Slo(SpecModel):

@@ -10,7 +10,7 @@ LOOK_SECONDS = 5.0
 """Between two looks at a service."""
 DECISION_SECONDS = 15.0
 """Between two decisions, unless one presses."""
-_MORE_WORK = 1.25
+_MORE_WORK = 1.1
 """Requests at once, over those at the last decision: more than that is worth another one now."""
 
 

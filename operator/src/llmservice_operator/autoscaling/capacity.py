@@ -3,14 +3,19 @@
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from llmservice_operator.perfmodel.arrivals import mean_length
-from llmservice_operator.perfmodel.open_loop import Lengths, max_rate_within
+from llmservice_operator.perfmodel.open_loop import Lengths, Tries, max_rate_within
 from llmservice_operator.perfmodel.speed import SpeedModel
 
 _GRID = 1.5
 """Ratio of neighbouring lengths on the grid: between them the logarithm of the capacity is nearly straight."""
+CURVE_SHARES = (0.6, 0.75, 0.9, 1.0)
+"""Of the capacity, at which the latency is worked out too."""
+_LEAST_STEEPNESS = 1.0
+"""Of the latency's logarithm over the load's: with less, 10 % of noise is more than 10 % of load."""
 _MOST_KEPT = 256
 """Grid points; a day's traffic of one service sees a few dozen."""
 
@@ -37,6 +42,23 @@ class Capacity:
     """Within the objectives; where no replica reaches them, what it can take at the nearest that it reaches."""
     unreachable: str = ""
     """Which objective no replica reaches, and by how much it is missed; empty: all can be reached."""
+    ratios: tuple[float, ...] = ()
+    """The worse p95 over its objective at each of CURVE_SHARES of that rate; empty: not known."""
+
+    def share_at(self, ratio: float) -> float | None:
+        """The share of the rate at which the p95 is this much of its objective, by the model.
+
+        None where it can't be told: outside the curve, and where the curve is so flat that noise would decide. Latency
+        that hardly rises until the queue does says nothing of how far away that is.
+        """
+        points = zip(CURVE_SHARES, self.ratios, strict=False)
+        for (low, below), (high, above) in pairwise(points):
+            if not 0 < below <= ratio <= above:
+                continue
+            if math.log(above / below) < _LEAST_STEEPNESS * math.log(high / low):
+                return None
+            return low * math.pow(high / low, math.log(ratio / below) / math.log(above / below))
+        return None
 
 
 class CapacityModel(Protocol):
@@ -118,6 +140,8 @@ class GriddedCapacity:
     def capacity(self, mix: LengthMix) -> Capacity:
         """See CapacityModel.capacity."""
         logarithm, unreachable = 0.0, ""
+        ratios = [0.0] * len(CURVE_SHARES)
+        is_curve = True
         for point, weight in self._corners(mix):
             known = self._known.get(point)
             if known is None:
@@ -127,7 +151,14 @@ class GriddedCapacity:
                 return known
             logarithm += weight * math.log(known.requests_per_second)
             unreachable = unreachable or (known.unreachable if weight >= 0.25 else "")
-        return Capacity(requests_per_second=math.exp(logarithm), unreachable=unreachable)
+            is_curve = is_curve and bool(known.ratios)
+            for place, ratio in enumerate(known.ratios):
+                ratios[place] += weight * math.log(ratio)
+        return Capacity(
+            requests_per_second=math.exp(logarithm),
+            unreachable=unreachable,
+            ratios=tuple(map(math.exp, ratios)) if is_curve else (),
+        )
 
     def itl_seconds(self, batch: float, mix: LengthMix) -> float | None:
         """See CapacityModel.itl_seconds."""
@@ -177,9 +208,11 @@ def speed_capacity(
 
     def evaluate(input_tokens: int, output_tokens: int) -> Capacity:
         lengths = _spread(input_tokens, output_tokens, like)
-        rate = max_rate_within(model, ttft_p95_seconds=ttft, tpot_p95_seconds=tpot, lengths=lengths)
+        tries = Tries(model, ttft, tpot, lengths)
+        rate = tries.largest_rate()
         if rate > 0:
-            return Capacity(requests_per_second=rate)
+            ratios = tuple(tries.worst_ratio(share * rate) for share in CURVE_SHARES)
+            return Capacity(requests_per_second=rate, ratios=ratios if min(ratios) > 0 else ())
         idle_ttft = model.prefill_seconds(input_tokens)
         idle_tpot = model.decode_seconds(1, input_tokens + output_tokens / 2)
         words = _missed("TTFT", idle_ttft, ttft) or _missed("TPOT", idle_tpot, tpot)

@@ -4,13 +4,15 @@ First the *pace* of steps. Of each second that replicas decode, prompts take wha
 is steps of the batch that runs. How far the time from one token to the next is from that is how far the model is off,
 at any load: one that is too fast is found out long before an objective is missed, and one that is too slow as soon.
 
-Then the rest, by four kinds of evidence, each over one window in which the number of ready replicas did not change:
+Then the rest, by five kinds of evidence, each over one window in which the number of ready replicas did not change:
 
 - *Missed*: the objectives are missed while each replica serves x requests a second. The capacity is below x: what a
   saturated replica gets done is above what it gets done within its objectives, so this bound holds while a queue drains
   too, and does not fall further with it. Replicas must have been busy for the whole window, or the load have been even:
   of a burst between pauses the mean says nothing. Without objectives a queue that lasts is a miss.
 - *Held*: the objectives are kept at more than the capacity is thought to be. It is that much.
+- *By the curve*: how the p95 rises with the load is known to the model. One that is lower than it should be at this
+  load is that of a higher capacity, and the other way round; where the curve is flat it tells nothing.
 - *Not for load*: the objectives are missed with no queue and little to do. More replicas would not help.
 - *Nothing*: what was once taken off comes back over hours.
 
@@ -40,6 +42,9 @@ _IDLE_SHARE = 0.3
 _BUSY_SHARE = 0.6
 """Missed below this share with a queue that comes and goes: long prompts stand in each other's way. More replicas help,
 and what replicas take on the whole is not less for it."""
+_LEAST_BY_CURVE, _MOST_BY_CURVE = 0.9, 1.3
+"""What latency below the objective may teach: prompts that are spread well over many replicas stand in each other's
+way less than the model's single replica has it, and those that come in lumps more."""
 _FORGET_SECONDS = 3 * 3600.0
 _HIGHER = 1.05
 """Within 5 % is noise."""
@@ -167,13 +172,19 @@ def _rest(view: View, state: ScalerState, by_pace: float, elapsed_seconds: float
         return _Rest(factor, state.corrected_at, reason)
     ratio, model = view.latency_ratio or 0.0, view.capacity.requests_per_second * by_pace
     surely, served = served_per_replica(view)
-    if ratio > 1.0 or view.latency_ratio is None:
+    if view.is_missed or view.latency_ratio is None:
         return _missed(view, state, factor, served / model)
     held = surely / model if ratio <= _HELD_RATIO and not view.is_queueing else 0.0
     shown = min(policy.most_correction, held)
+    words = f"p95 is {ratio:.2f} of its objective at {surely:.2f} requests/s a replica"
     if shown > factor * _HIGHER:
-        words = f"p95 is {ratio:.2f} of its objective at {surely:.2f} requests/s a replica"
         return _Rest(factor + _RISE * (shown - factor), view.now, words)
+    share = None if view.is_queueing or not view.is_even else view.capacity.share_at(ratio)
+    if share is not None:
+        shown = min(_MOST_BY_CURVE, max(_LEAST_BY_CURVE, surely / model / share))
+        if not factor / _HIGHER <= shown <= factor * _HIGHER:
+            words += f", as the model has it at {share:.2f} of the capacity"
+            return _Rest(factor + _RISE * (shown - factor), view.now, words)
     if factor < 1.0:
         share = min(1.0, max(0.0, elapsed_seconds) / _FORGET_SECONDS)
         return _Rest(factor + (1.0 - factor) * share, state.corrected_at, "no evidence")

@@ -37,10 +37,10 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
     if inputs.other_writer:
         words = f"{inputs.other_writer} writes the number of replicas too; it is left alone"
         return replace(_held(inputs, _distrusted(state, now), "other-writer", words), is_written=False)
-    view = look(inputs, state, now)
-    state = replace(state, queueing_since=(state.queueing_since or now) if view.is_queueing else 0.0)
     watched = state.watched_since == before.watched_since
     elapsed_seconds = now - before.at if watched else 0.0
+    view = look(inputs, state, now, elapsed_seconds=elapsed_seconds)
+    state = replace(state, queueing_since=(state.queueing_since or now) if view.is_queueing else 0.0)
     correction = correct(view, state, elapsed_seconds=elapsed_seconds)
     rates = needs.remember_rate(view, state)
     steps = _needs(view, state, correction, rates)
@@ -100,7 +100,7 @@ def _needs(
     """Each measure's number, in the order of the steps."""
     return (
         needs.forward(view, correction.factor, needs.forecast(view, rates)),
-        needs.backlog(view, correction.factor),
+        needs.backlog(view, state, correction.factor),
         needs.latency(view, state, is_load=correction.is_load),
         Step("correction", None, f"{correction.factor:.2f}: {correction.note}"),
         needs.kv_demand(view, view.inputs.policy.kv_limit),

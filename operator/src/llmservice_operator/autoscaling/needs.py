@@ -97,7 +97,7 @@ def forward(view: View, correction: float, growth: float) -> Step:
     )
 
 
-def backlog(view: View, correction: float) -> Step:
+def backlog(view: View, state: ScalerState, correction: float) -> Step:
     """Feedback: what it takes to be rid of the queue soon after a replica ordered now is ready.
 
     Until then the queue grows or shrinks with what is ready and what joins, each at its time: what is on its way is not
@@ -106,6 +106,11 @@ def backlog(view: View, correction: float) -> Step:
     if view.load is None or not view.is_queueing:
         return Step("backlog", None, f"{view.queue:.0f} requests wait")
     policy, usable = view.inputs.policy, view.usable(correction)
+    if view.is_saturated(state) and _nothing_ends(view):
+        # Answers longer than any that ended tell of no capacity yet: the queue alone says that it is too small.
+        fleet = view.inputs.fleet
+        more = float(fleet.ready) if fleet.starting else fleet.ready + 1.0
+        return Step("backlog", more, f"{view.queue:.0f} requests wait, and no answer ended for a minute")
     # Little: load x patience is a queue in which requests wait as long as they may.
     left = queue_at(view, usable) - view.load * view.patience_seconds
     if left <= 0:
@@ -123,6 +128,12 @@ def backlog(view: View, correction: float) -> Step:
     )
 
 
+def _nothing_ends(view: View) -> bool:
+    """Whether tokens are made and no answer ended in the window."""
+    signals = view.inputs.signals
+    return not signals.completions_per_second.or_zero() and signals.generated_tokens_per_second.or_zero() > 0
+
+
 def latency(view: View, state: ScalerState, *, is_load: bool) -> Step:
     """Feedback: one more while the objectives are missed for load and all replicas there are have shown what they do.
 
@@ -132,7 +143,7 @@ def latency(view: View, state: ScalerState, *, is_load: bool) -> Step:
     if ratio is None:
         return Step("latency", None, "too few requests, or no objective")
     words = f"p95 is {ratio:.2f} of its objective"
-    if ratio <= 1.0 or not is_load or view.capacity.unreachable:
+    if not view.is_missed or not is_load or view.capacity.unreachable:
         return Step("latency", None, words)
     if fleet.starting or not view.is_settled(state):
         return Step("latency", float(fleet.ready), f"{words}, and what was added has not shown yet")

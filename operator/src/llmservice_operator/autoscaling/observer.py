@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from llmservice_operator.autoscaling.histograms import Samples, merged
+from llmservice_operator.autoscaling.short_answers import LongAnswers, narrower_of
 from llmservice_operator.autoscaling.signals import ABSENT, NOTHING, Signal, Signals, SignalState, worst
 from llmservice_operator.autoscaling.track import ReplicaTrack, Windows
 from llmservice_operator.engines.metric_names import Series
@@ -108,8 +109,9 @@ class _View:
         windows = self._windows
         latency, long = windows.latency_seconds, windows.long_seconds
         inputs, outputs = self._samples(Series.INPUT_LENGTH, long), self._samples(Series.OUTPUT_LENGTH, long)
-        ttft, tpot = self._samples(Series.TTFT, latency), self._tpot(latency)
-        goal, moved = self._context, self._moved_bytes(latency)
+        itl = self._samples(Series.ITL, latency)
+        ttft, tpot = self._samples(Series.TTFT, latency), self._tpot(latency, itl)
+        goal, moved, spoken = self._context, self._moved_bytes(latency), _of_long_answers(tpot, itl, outputs)
         return Signals(
             arrivals_per_second=self._arrivals(windows.short_seconds),
             sustained_arrivals_per_second=self._arrivals(long),
@@ -130,10 +132,10 @@ class _View:
             ttft_p50_seconds=_of(ttft, lambda samples: samples.quantile(0.50)),
             ttft_p95_seconds=_of(ttft, lambda samples: samples.quantile(0.95)),
             ttft_attainment=_within(ttft, goal.ttft_p95_seconds),
-            tpot_p50_seconds=_of(tpot, lambda samples: samples.quantile(0.50)),
-            tpot_p95_seconds=_of(tpot, lambda samples: samples.quantile(0.95)),
-            tpot_attainment=_within(tpot, goal.tpot_p95_seconds),
-            itl_mean_seconds=_of(self._samples(Series.ITL, latency), lambda samples: samples.mean),
+            tpot_p50_seconds=_of(tpot, lambda _: spoken.quantile(0.50)),
+            tpot_p95_seconds=_of(tpot, lambda _: spoken.quantile(0.95)),
+            tpot_attainment=_within(tpot, goal.tpot_p95_seconds, spoken),
+            itl_mean_seconds=_of(itl, lambda samples: samples.mean),
             bandwidth_use=self._bandwidth_use(moved),
             step_bytes=self._step_bytes(moved, latency),
             dram_active=goal.dram_active,
@@ -261,11 +263,13 @@ class _View:
         state = worst(states) if seconds >= self._windows.least_seconds else self._too_short((series,))
         return merged(parts), state, self._at
 
-    def _tpot(self, seconds: float) -> tuple[Samples, SignalState, float]:
+    def _tpot(
+        self, seconds: float, of_steps: tuple[Samples, SignalState, float]
+    ) -> tuple[Samples, SignalState, float]:
         """Of finished requests; of steps where the release has no such histogram."""
         of_requests = self._samples(Series.TPOT, seconds)
         if of_requests[1] is SignalState.MISSING and not of_requests[0].count:
-            return self._samples(Series.ITL, seconds)
+            return of_steps
         return of_requests
 
     def _hit_share(self, seconds: float) -> Signal:
@@ -328,8 +332,22 @@ def _of(measured: tuple[Samples, SignalState, float], figure: Callable[[Samples]
     return Signal(value, state, at)
 
 
-def _within(measured: tuple[Samples, SignalState, float], limit: float | None) -> Signal:
-    """The share of samples within an objective; 1 where there is none to keep."""
+def _within(
+    measured: tuple[Samples, SignalState, float], limit: float | None, told: LongAnswers | None = None
+) -> Signal:
+    """The share of samples within an objective; 1 where there is none to keep. `told`: what is looked at instead."""
     if limit is None:
         return Signal(1.0, SignalState.OK, measured[2])
-    return _of(measured, lambda samples: samples.share_within(limit))
+    return _of(measured, lambda samples: (told or samples).share_within(limit))
+
+
+def _of_long_answers(
+    tpot: tuple[Samples, SignalState, float],
+    itl: tuple[Samples, SignalState, float],
+    outputs: tuple[Samples, SignalState, float],
+) -> LongAnswers:
+    """The time per token as an objective has it; of gaps, where that is all that there is, as they are."""
+    samples, lengths = tpot[0], outputs[0]
+    is_of_gaps = samples is itl[0] or not itl[0].count
+    narrower = 1.0 if is_of_gaps else narrower_of(lengths.bounds, lengths.counts)
+    return LongAnswers(samples, itl[0].mean, narrower)

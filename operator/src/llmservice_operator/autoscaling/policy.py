@@ -34,8 +34,9 @@ class ScalingPolicy:
     """How soon a queue should be gone once there are enough replicas."""
     most_backlog_growth: float = 0.5
     """What a queue may add to the replicas that the load needs, as a share of them."""
-    burst_deviations: float = 3.0
-    """A short window's rate above the long one's counts if Poisson noise would show it once in 700 windows."""
+    burst_deviations: float = 4.0
+    """A short window's rate above the long one's counts if Poisson noise would show it once in 30,000 windows: traffic
+    is burstier than that, and a burst of half a minute is over before a replica for it is there."""
     scale_in_deviations: float = 2.0
     """What noise may add to the load before fewer replicas are tried: once in 40 windows it adds more."""
     most_forecast_growth: float = 0.3

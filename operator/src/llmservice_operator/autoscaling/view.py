@@ -19,6 +19,15 @@ _FREE_PATIENCE_SECONDS = 10.0
 """How long requests may wait where there is no objective."""
 _KEEP_STARTS = 3.0
 """A replica serves three times as long as it took to start, or is not worth its start."""
+_PROMISED_SHARE = 0.95
+"""Of requests, that an objective's p95 speaks of."""
+_CHANCE_DEVIATIONS = 1.645
+"""Beyond them chance is once in twenty looks."""
+_LENGTH_SAMPLES = 200.0
+"""Requests that tell a mean length: prompts of code (p95 five times the median) have one that is then known to 8 %."""
+_LENGTH_DEVIATIONS = 3.0
+"""Over the root of the requests: what chance moves a mean by once in 300 windows, if lengths spread as exponential
+ones do."""
 _LONGEST_SECONDS = 600.0
 """Of a request's duration that is waited for."""
 
@@ -36,6 +45,9 @@ class View:
     """Of one replica, by the model."""
     latency_ratio: float | None
     """The worse p95 over its objective; None without enough requests to tell, or without objectives."""
+    is_missed: bool
+    """Whether an objective is missed by more than chance: of a hundred requests seven are late now and then, though
+    five would be in the long run."""
     queue: float
     """Requests that wait, in engines and outside."""
     is_queueing: bool
@@ -73,11 +85,11 @@ class View:
         return self.capacity.requests_per_second * correction
 
 
-def look(inputs: Inputs, state: ScalerState, now: float) -> View:
-    """Work out the view."""
+def look(inputs: Inputs, state: ScalerState, now: float, *, elapsed_seconds: float) -> View:
+    """Work out the view, so long after the last one."""
     signals, policy = inputs.signals, inputs.policy
     load = _load(signals.arrivals_per_second, signals.sustained_arrivals_per_second, inputs)
-    mix = _mix(inputs, state)
+    mix = _mix(inputs, state, elapsed_seconds)
     queue = _queue(inputs, mix)
     limit_seconds = inputs.objectives.ttft_p95_seconds or _FREE_PATIENCE_SECONDS
     start_seconds = inputs.fleet.start_seconds(now)
@@ -87,7 +99,8 @@ def look(inputs: Inputs, state: ScalerState, now: float) -> View:
         load=load,
         mix=mix,
         capacity=inputs.capacity.capacity(mix),
-        latency_ratio=_latency_ratio(inputs),
+        latency_ratio=(ratio := _latency_ratio(inputs)),
+        is_missed=ratio is not None and ratio > 1.0 and _is_beyond_chance(inputs),
         queue=queue,
         is_queueing=queue > max(1.0, _QUEUE_OF_REPLICA * inputs.fleet.ready),
         is_even=_is_even(signals.arrivals_per_second, signals.sustained_arrivals_per_second, inputs),
@@ -123,14 +136,30 @@ def _noise(rate: float, inputs: Inputs) -> float:
     return inputs.policy.burst_deviations * math.sqrt(rate / WINDOWS.short_seconds)
 
 
-def _mix(inputs: Inputs, state: ScalerState) -> LengthMix:
-    """Lengths as measured, else as last measured, else as the user expects them."""
+def _mix(inputs: Inputs, state: ScalerState, elapsed_seconds: float) -> LengthMix:
+    """Lengths as measured, else as last measured, else as the user expects them.
+
+    The fewer requests a window has, the less its means are worth, and the more the last ones count: a dozen long
+    prompts by chance are no other traffic. What chance can't explain counts at once.
+    """
     signals = inputs.signals
     prompt, answer = signals.input_tokens_mean.value, signals.output_tokens_mean.value
     if prompt is None or answer is None or prompt < 1 or answer < 1:
         return state.mix or inputs.expected_mix
+    cached, last = min(0.99, signals.prefix_hit_share.or_zero()), state.mix
+    if last is None:
+        return LengthMix(input_tokens=prompt, output_tokens=answer, cached_share=cached)
+    samples = signals.completions_per_second.or_zero() * WINDOWS.long_seconds
+    moved = max(abs(math.log(prompt / last.input_tokens)), abs(math.log(answer / last.output_tokens)))
+    if moved * math.sqrt(samples) > _LENGTH_DEVIATIONS:
+        share = 1.0
+    else:
+        of_window = samples / (samples + _LENGTH_SAMPLES)
+        share = 1.0 - (1.0 - of_window) ** (elapsed_seconds / WINDOWS.long_seconds)
     return LengthMix(
-        input_tokens=prompt, output_tokens=answer, cached_share=min(0.99, signals.prefix_hit_share.or_zero())
+        input_tokens=last.input_tokens + share * (prompt - last.input_tokens),
+        output_tokens=last.output_tokens + share * (answer - last.output_tokens),
+        cached_share=last.cached_share + share * (cached - last.cached_share),
     )
 
 
@@ -140,6 +169,17 @@ def _queue(inputs: Inputs, mix: LengthMix) -> float:
     # Few long prompts can be more work than many short ones: where their tokens are told, those count.
     by_tokens = signals.uncached_tokens_waiting.or_zero() / mix.computed_input_tokens
     return max(waiting, by_tokens) + signals.held_requests.or_zero()
+
+
+def _is_beyond_chance(inputs: Inputs) -> bool:
+    """Whether more requests miss an objective than chance has of those that are promised to be within it."""
+    signals = inputs.signals
+    requests = max(1.0, signals.completions_per_second.or_zero() * WINDOWS.latency_seconds)
+    deviation = math.sqrt(_PROMISED_SHARE * (1.0 - _PROMISED_SHARE) / requests)
+    shares = [
+        each.value for each in (signals.ttft_attainment, signals.tpot_attainment) if each.value is not None
+    ]
+    return not shares or min(shares) < _PROMISED_SHARE - _CHANCE_DEVIATIONS * deviation
 
 
 def _latency_ratio(inputs: Inputs) -> float | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from llmservice_operator.autoscaling.decision import Objectives
 from llmservice_operator.autoscaling.histograms import Samples
+from llmservice_operator.autoscaling.short_answers import LongAnswers, narrower_of
 from llmservice_operator.engines.metric_names import Series
 from llmservice_operator.engines.metrics_page import Histogram, MetricsPage
 
@@ -42,7 +43,8 @@ class SloCounter:
             before = self._seen.get((pod, objective))
             self._seen[pod, objective] = (incarnation, histogram)
             if limit_seconds is not None and before is not None:
-                self._add(self.counts[objective], limit_seconds, before, (incarnation, histogram))
+                narrower = _narrower(page) if objective == TPOT and Series.TPOT in page.histograms else 1.0
+                self._add(self.counts[objective], limit_seconds, narrower, before, (incarnation, histogram))
 
     def forget(self, pods: frozenset[str]) -> None:
         """Keep what is known of these pods alone."""
@@ -51,7 +53,11 @@ class SloCounter:
 
     @staticmethod
     def _add(
-        count: Count, limit_seconds: float, before: tuple[str, Histogram], now: tuple[str, Histogram]
+        count: Count,
+        limit_seconds: float,
+        narrower: float,
+        before: tuple[str, Histogram],
+        now: tuple[str, Histogram],
     ) -> None:
         old, new = before[1], now[1]
         is_same = before[0] == now[0] and old.bounds == new.bounds and old.count <= new.count
@@ -66,4 +72,11 @@ class SloCounter:
         if not samples.count > 0 or min(grown) < 0:
             return  # a bucket that fell: how many came isn't known
         count.requests += samples.count
-        count.met += samples.count * samples.share_within(limit_seconds)
+        told = LongAnswers(samples, samples.mean, narrower)
+        count.met += samples.count * told.share_within(limit_seconds)
+
+
+def _narrower(page: MetricsPage) -> float:
+    """See short_answers.narrower_of: of all answers since the engine began, which a few seconds' are too few for."""
+    lengths = page.histograms.get(Series.OUTPUT_LENGTH)
+    return 1.0 if lengths is None else narrower_of(lengths.bounds, lengths.counts)

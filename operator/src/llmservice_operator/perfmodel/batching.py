@@ -22,6 +22,10 @@ _CONTEXT_GRAIN = 32
 """Step times are kept for contexts in these steps (tokens): within 0.1 % of a step."""
 
 
+LEAST_ANSWER_TOKENS = 32
+"""Shorter answers have no time per token of their own: see Outcome.held_tpot_seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one request."""
@@ -30,6 +34,16 @@ class Outcome:
     tpot_seconds: float
     """Mean time per token after the first; 0 for answers of one token."""
     end_seconds: float
+    output_tokens: int
+
+    @property
+    def held_tpot_seconds(self) -> float:
+        """What an objective for the time per token is held against.
+
+        A short answer may take as long as one of LEAST_ANSWER_TOKENS: of a few tokens one that is late would decide.
+        """
+        gaps = max(0, self.output_tokens - 1)
+        return self.tpot_seconds * gaps / max(gaps, LEAST_ANSWER_TOKENS - 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -255,4 +269,5 @@ class Engine:
             ttft_seconds=first + half - request.arrival_seconds,
             tpot_seconds=(told - first) / gaps if gaps else 0.0,
             end_seconds=told + half,
+            output_tokens=request.output_tokens,
         )

@@ -8,7 +8,7 @@ from llmservice_operator.perfmodel.arrivals import Lengths, Request, mean_length
 from llmservice_operator.perfmodel.batching import Engine, KeptSteps, Outcome
 from llmservice_operator.perfmodel.speed import SpeedModel
 
-__all__ = ["Lengths", "OpenLoop", "max_rate_within", "open_loop", "quantile"]
+__all__ = ["Lengths", "OpenLoop", "Tries", "max_rate_within", "open_loop", "quantile"]
 
 WINDOW_SECONDS = 18.0
 """How long a load lasts at least, from an idle engine on: that of the recorded runs. A saturated engine's queue grows
@@ -99,31 +99,56 @@ def max_rate_within(
     lengths: Lengths,
     seed: int = 0,
 ) -> float:
-    """The largest rate whose p95 of TTFT and TPOT are within these bounds, to 2 %; 0 if an idle engine isn't."""
-    answer = mean_length(lengths.output_p50, lengths.output_p95)
-    prompt = mean_length(lengths.input_p50, lengths.input_p95)
-    high = model.saturated_tokens_per_second(max(1, round(prompt)), max(1, round(answer))) / answer
-    steps = KeptSteps(model)
+    """The largest rate whose p95 of TTFT and TPOT are within these bounds, to 2 %; 0 if an idle engine isn't.
 
-    def within(rate: float) -> bool:
-        outcomes, _ = _play(steps, rate, _RATE_REQUESTS / rate, lengths, seed)
+    The TPOT is that of Outcome.held_tpot_seconds.
+    """
+    return Tries(model, ttft_p95_seconds, tpot_p95_seconds, lengths, seed).largest_rate()
+
+
+class Tries:
+    """Loads of one kind at several rates, held against bounds of the p95 of TTFT and TPOT."""
+
+    def __init__(
+        self,
+        model: SpeedModel,
+        ttft_p95_seconds: float,
+        tpot_p95_seconds: float,
+        lengths: Lengths,
+        seed: int = 0,
+    ) -> None:
+        self._steps = KeptSteps(model)
+        self._ttft_seconds, self._tpot_seconds = ttft_p95_seconds, tpot_p95_seconds
+        self._lengths, self._seed = lengths, seed
+        answer = mean_length(lengths.output_p50, lengths.output_p95)
+        prompt = mean_length(lengths.input_p50, lengths.input_p95)
+        saturated = model.saturated_tokens_per_second(max(1, round(prompt)), max(1, round(answer)))
+        self._saturated_rate = saturated / answer
+
+    def worst_ratio(self, rate_per_second: float) -> float:
+        """The p95 of TTFT or TPOT over its bound, whichever is more."""
+        window_seconds = _RATE_REQUESTS / rate_per_second
+        outcomes, _ = _play(self._steps, rate_per_second, window_seconds, self._lengths, self._seed)
         ttft = quantile(sorted(each.ttft_seconds for each in outcomes), 0.95)
-        tpot = quantile(sorted(each.tpot_seconds for each in outcomes), 0.95)
-        return ttft <= ttft_p95_seconds and tpot <= tpot_p95_seconds
+        tpot = quantile(sorted(each.held_tpot_seconds for each in outcomes), 0.95)
+        return max(ttft / self._ttft_seconds, tpot / self._tpot_seconds)
 
-    if high <= 0:
-        return 0.0
-    if within(high):
-        return high
-    low = least = high / 1_000
-    while high / low > 1.02:
-        middle = math.sqrt(low * high)
-        if within(middle):
-            low = middle
-        else:
-            high = middle
-    # What holds at a higher rate holds at the least one too.
-    return low if low > least or within(least) else 0.0
+    def largest_rate(self) -> float:
+        """See max_rate_within."""
+        high = self._saturated_rate
+        if high <= 0:
+            return 0.0
+        if self.worst_ratio(high) <= 1.0:
+            return high
+        low = least = high / 1_000
+        while high / low > 1.02:
+            middle = math.sqrt(low * high)
+            if self.worst_ratio(middle) <= 1.0:
+                low = middle
+            else:
+                high = middle
+        # What holds at a higher rate holds at the least one too.
+        return low if low > least or self.worst_ratio(least) <= 1.0 else 0.0
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -171,4 +196,5 @@ def _alone(model: SpeedModel, request: Request) -> Outcome:
         ttft_seconds=first,
         tpot_seconds=pace if gaps else 0.0,
         end_seconds=request.arrival_seconds + first + gaps * pace,
+        output_tokens=request.output_tokens,
     )
