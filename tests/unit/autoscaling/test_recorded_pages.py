@@ -39,10 +39,8 @@ UNTOLD = {
     "0.11.2_cpu": MOVED_BYTES,
     "0.14.1_cpu": MOVED_BYTES,
     "0.26.0_h200": {"prefix_hit_share"},
-    "0.32.0_cpu": MOVED_BYTES,
 }
-"""What older releases have no series for (0.8.5 runs its V0 engine on a CPU). The H200 cached no prefixes; 0.32.0
-was started without --enable-mfu-metrics."""
+"""What older releases have no series for (0.8.5 runs its V0 engine on a CPU); on the H200 prefix caching was off."""
 
 
 @dataclass(frozen=True)
