@@ -263,16 +263,34 @@ def paced(itl_seconds: float, load: float = 3.0, seconds: float = 900.0) -> Deci
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "factor"), [(1.0, 1.0), (1.3, 1.0 / 1.3), (0.7, 1.0 / 0.7), (1.03, 1.0), (0.97, 1.0)]
+    ("slowdown", "factor", "seconds"),
+    [
+        (1.0, 1.0, 900.0),
+        (1.3, 1.0 / 1.3, 900.0),
+        (0.7, 1.0 / 0.7, 7200.0),
+        (1.03, 1.0, 900.0),
+        (0.97, 1.0, 7200.0),
+    ],
 )
 def test_a_wrong_pace_is_found_out_at_half_of_the_load_and_within_5_percent_is_noise(
-    slowdown: float, factor: float
+    slowdown: float, factor: float, seconds: float
 ) -> None:
     """One prompt a second each: of a second 0.1 s go to the prompt and 0.9 s to steps, times the slowdown."""
-    decision = paced(itl_seconds=0.02 * slowdown / (1.0 - 0.1 * slowdown))
+    decision = paced(itl_seconds=0.02 * slowdown / (1.0 - 0.1 * slowdown), seconds=seconds)
 
     assert decision.state.pace == pytest.approx(1.0 / slowdown, rel=0.01)
     assert decision.correction == pytest.approx(factor, abs=0.0 if factor == 1.0 else 0.16)
+
+
+def test_a_higher_pace_is_believed_the_slower_the_less_there_is_to_do() -> None:
+    """An H200 that kept 0.90 of the model's pace under load shows 0.96 with a third of it for four minutes."""
+    state = watched(pace=0.9)
+    itl = 0.02 / 0.96 / (1.0 - 0.1 / 0.96 * 0.67)
+    given = inputs(signals=signals(2.0, itl_mean_seconds=ok(itl)), capacity=Paced(2.0), min_replicas=3)
+    for tick in range(48):
+        state = decide(given, state, NOW + 5 * tick).state
+
+    assert state.pace < 0.92
 
 
 def test_slower_steps_leave_less_room_within_the_same_objectives() -> None:

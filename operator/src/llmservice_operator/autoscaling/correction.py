@@ -3,6 +3,8 @@
 First the *pace* of steps. Of each second that replicas decode, prompts take what the model says they add, and the rest
 is steps of the batch that runs. How far the time from one token to the next is from that is how far the model is off,
 at any load: one that is too fast is found out long before an objective is missed, and one that is too slow as soon.
+Engines keep less of the model's pace under load, though (an H200: 0.96 of it idle, 0.90 full), so a higher pace is
+believed the slower the less there is to do.
 
 Then the rest, by five kinds of evidence, each over one window in which the number of ready replicas did not change:
 
@@ -161,7 +163,15 @@ def _pace(view: View, state: ScalerState, elapsed_seconds: float) -> tuple[float
         return pace, ""
     share = min(1.0, max(0.0, elapsed_seconds) / _PACE_SECONDS)
     bounded = min(policy.most_correction, max(policy.least_correction, measured))
+    if bounded > pace:
+        share *= _used(view, pace) ** 2
     return pace + share * (bounded - pace), f" ({measured:.2f} now)"
+
+
+def _used(view: View, pace: float) -> float:
+    """The load over what ready replicas take at this pace; 1 at most."""
+    usable = view.inputs.fleet.ready * view.usable(_capacity_at(pace))
+    return min(1.0, (view.load or 0.0) / usable) if usable > 0 else 0.0
 
 
 def _rest(view: View, state: ScalerState, by_pace: float, elapsed_seconds: float) -> _Rest:
