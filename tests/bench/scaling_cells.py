@@ -149,7 +149,7 @@ def _sources(*, ours: bool) -> Iterable[Path]:
     folders.append(HERE.parent / "data" / "traces")
     if ours:
         folders.append(PACKAGE / "autoscaling")
-        yield PACKAGE / "simulation" / "operator.py"
+        yield from (PACKAGE / "simulation" / name for name in ("operator.py", "policies.py"))
     for folder in folders:
         yield from sorted(path for path in folder.iterdir() if path.suffix in {".py", ".csv", ".txt"})
     for name in _SIMULATION:

@@ -70,5 +70,6 @@ class Service:
             objectives=Objectives(ttft_p95_seconds=ttft, tpot_p95_seconds=tpot),
             peak_bytes_per_second=self.speed.case.accelerator.memory_bandwidth_bytes_per_second,
             planned_start_seconds=self.start_seconds,
+            concurrency_limit=float(self.speed.case.max_num_seqs),
             weights_bytes_per_step=work.dense.bytes_read + work.head.bytes_read,
         )
