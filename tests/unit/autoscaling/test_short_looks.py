@@ -7,8 +7,8 @@ import pytest
 from llmservice_operator.autoscaling import needs
 from llmservice_operator.autoscaling.state import ScalerState
 from llmservice_operator.autoscaling.view import look
+from unit.autoscaling.decisions import settled
 from unit.autoscaling.samples import NOW, inputs, signals
-from unit.autoscaling.test_decide import settled
 
 
 def test_a_load_that_was_seen_for_a_moment_takes_no_replica() -> None:
