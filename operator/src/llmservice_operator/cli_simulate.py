@@ -171,30 +171,22 @@ def _given(value: int | None, default: int) -> int:
 
 def _service(inputs: PlanInputs, plan: Plan, *, static_replicas: int, start_seconds: float) -> "Service":
     """The plan's engine, and what its clients are promised."""
-    from llmservice_operator.engines.versions import known_version
-    from llmservice_operator.perfmodel.architecture import read_architecture
     from llmservice_operator.perfmodel.open_loop import Lengths
-    from llmservice_operator.perfmodel.quantization import read_quantization
-    from llmservice_operator.perfmodel.speed import SpeedCase, SpeedModel
+    from llmservice_operator.perfmodel.speed import SpeedModel
+    from llmservice_operator.planning.prediction import planned_speed_case
     from llmservice_operator.simulation.policies import Service
     from llmservice_operator.simulation.score import Objective
 
     speed = plan.speed
     if speed is None or inputs.model is None or plan.accelerator.is_cpu:
         raise InvalidInputError("an engine on CPUs can't be simulated: its speed is known too roughly")
-    model = read_architecture(inputs.model.config)
-    case = SpeedCase(
-        model=model,
-        quantization=read_quantization(inputs.model.config),
-        accelerator=plan.accelerator,
-        tensor_parallel_size=plan.knobs.tensor_parallel_size,
-        dtype=model.dtype,
-        kv_cache_dtype=plan.knobs.kv_cache_dtype,
-        max_num_seqs=plan.knobs.max_num_seqs,
-        max_num_batched_tokens=plan.knobs.max_num_batched_tokens,
-        max_model_len=plan.knobs.max_model_len,
-        engine_version=known_version(plan.engine_version).version,
+    case = planned_speed_case(
+        inputs.model.config,
+        plan.accelerator,
+        plan.knobs,
+        engine_version=plan.engine_version,
         kv_cache_tokens=plan.kv_cache_tokens,
+        flags=plan.speed_flags,
     )
     slo = inputs.spec.slo
     return Service(

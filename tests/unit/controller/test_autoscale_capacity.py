@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from fakes.scaling_rig import NoThread, capacity_case
+from fakes.scaling_rig import OBJECTIVES, NoThread, capacity_case
 from llmservice_operator.autoscaling.capacity import Capacity, GriddedCapacity, LengthMix
 from llmservice_operator.controller import autoscale_capacity
-from llmservice_operator.controller.autoscale_capacity import CapacityBook, ReadyCapacity, simple_capacity
+from llmservice_operator.controller.autoscale_capacity import (
+    CapacityBook,
+    ReadyCapacity,
+    expected_mix,
+    modelled_capacity,
+    simple_capacity,
+)
+from unit.perfmodel.samples import load_config, on, planned
 
 MIX = LengthMix(input_tokens=400.0, output_tokens=150.0)
 
@@ -100,6 +107,24 @@ async def test_a_model_that_can_not_be_worked_out_leaves_the_plan_s_prediction(
     await settled(book)
 
     assert model.capacity(MIX).requests_per_second == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [{}, {"args": {"enforce-eager": "true"}}, {"quantization": "fp8"}, {"args": {"dtype": "float32"}}],
+)
+def test_the_capacity_is_that_of_the_engine_as_it_is_planned(engine: dict[str, Any]) -> None:
+    """Its steps are as long as the plan predicts, at the plan's batch: without graphs 1.9 times those with."""
+    plan = planned("Qwen--Qwen3-8B", on("nvidia-h200", engine=engine))
+    case = autoscale_capacity.capacity_case(
+        plan, revision="r", config=load_config("Qwen--Qwen3-8B"), config_digest="d", objectives=OBJECTIVES
+    )
+
+    grid, _ = modelled_capacity(case)
+
+    assert plan.speed is not None
+    seconds = grid.itl_seconds(plan.speed.batch, expected_mix(plan.speed))
+    assert seconds == pytest.approx(plan.speed.itl_seconds, rel=0.02)
 
 
 def test_services_that_say_the_same_share_a_model() -> None:

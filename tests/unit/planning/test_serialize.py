@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from llmservice_operator.planning.serialize import plan_from_json, plan_to_json
+from llmservice_operator.planning.types import SpeedFlags
 from unit.perfmodel.samples import SMOLLM2, on, planned
 
 SPECS = {
@@ -35,10 +36,10 @@ def test_fields_of_a_newer_release_are_ignored() -> None:
 def test_a_plan_of_an_earlier_release_is_read() -> None:
     plan = planned(SMOLLM2, on("nvidia-h200"))
     values = plan_to_json(plan)
-    for name in ("speed", "headroom_bytes", "missed"):
+    for name in ("speed", "headroom_bytes", "missed", "speed_flags"):
         del values[name]
 
-    assert plan_from_json(values) == replace(plan, speed=None, headroom_bytes=None)
+    assert plan_from_json(values) == replace(plan, speed=None, headroom_bytes=None, speed_flags=SpeedFlags())
 
 
 def test_a_prediction_that_says_less_is_left_out() -> None:

@@ -22,13 +22,11 @@ from llmservice_operator.autoscaling.capacity import (
     speed_capacity,
 )
 from llmservice_operator.autoscaling.decision import Objectives
-from llmservice_operator.engines.versions import known_version
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-from llmservice_operator.perfmodel.architecture import read_architecture
 from llmservice_operator.perfmodel.arrivals import Lengths, mean_length
-from llmservice_operator.perfmodel.quantization import read_quantization
-from llmservice_operator.perfmodel.speed import SpeedCase, SpeedModel
-from llmservice_operator.planning.types import Knobs, Plan, PlannedSpeed
+from llmservice_operator.perfmodel.speed import SpeedModel
+from llmservice_operator.planning.prediction import planned_speed_case
+from llmservice_operator.planning.types import Knobs, Plan, PlannedSpeed, SpeedFlags
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +48,7 @@ class CapacityCase:
     knobs: Knobs = field(compare=False)
     engine_version: str = field(compare=False)
     kv_cache_tokens: int = field(compare=False)
+    flags: SpeedFlags = field(default=SpeedFlags(), compare=False)
     speed: PlannedSpeed | None = field(compare=False)
     config: Mapping[str, Any] | None = field(compare=False)
     """config.json; None where the operator can't read it."""
@@ -75,6 +74,7 @@ def capacity_case(
         knobs,
         plan.engine_version,
         plan.kv_cache_tokens,
+        plan.speed_flags,
         plan.speed,
         objectives,
     )
@@ -84,6 +84,7 @@ def capacity_case(
         knobs=knobs,
         engine_version=plan.engine_version,
         kv_cache_tokens=plan.kv_cache_tokens,
+        flags=plan.speed_flags,
         speed=plan.speed,
         config=config,
         objectives=objectives,
@@ -214,20 +215,14 @@ def modelled_capacity(case: CapacityCase) -> tuple[GriddedCapacity, float]:
     """The speed model's capacity, with no point worked out yet; and the weights that each step reads on one card."""
     if case.config is None:
         raise ValueError("without a model's config its speed isn't known")
-    architecture = read_architecture(case.config)
     model = SpeedModel(
-        SpeedCase(
-            model=architecture,
-            quantization=read_quantization(case.config),
-            accelerator=case.row,
-            tensor_parallel_size=case.knobs.tensor_parallel_size,
-            dtype=architecture.dtype,
-            kv_cache_dtype=case.knobs.kv_cache_dtype,
-            max_num_seqs=case.knobs.max_num_seqs,
-            max_num_batched_tokens=case.knobs.max_num_batched_tokens,
-            max_model_len=case.knobs.max_model_len,
-            engine_version=known_version(case.engine_version).version,
+        planned_speed_case(
+            case.config,
+            case.row,
+            case.knobs,
+            engine_version=case.engine_version,
             kv_cache_tokens=case.kv_cache_tokens,
+            flags=case.flags,
         )
     )
     work, goal = model.timer.work, case.objectives

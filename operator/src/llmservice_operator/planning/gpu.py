@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from llmservice_operator.engines.versions import counts_moved_bytes, parse_version
 from llmservice_operator.engines.vllm import canonical_args
 from llmservice_operator.perfmodel.memory import GIB, MIB, Account, margin_bytes
+from llmservice_operator.perfmodel.quantization import online_quantization
 from llmservice_operator.perfmodel.weights import parameter_count, quantized_share, rank_weight_bytes
 from llmservice_operator.planning.case import Case
 from llmservice_operator.planning.checked_weights import exact_bytes, told_exact, weights_warnings
@@ -13,7 +14,7 @@ from llmservice_operator.planning.fit import Fit, needed_bytes
 from llmservice_operator.planning.formats import format_notes
 from llmservice_operator.planning.objectives import Choice
 from llmservice_operator.planning.reasons import Passed, reasons
-from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan
+from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan, SpeedFlags
 from llmservice_operator.planning.words import gib
 
 MFU_FLAG = "enable-mfu-metrics"
@@ -58,6 +59,16 @@ def plan_gpu(case: Case, choice: Choice, passed: Sequence[Passed], missed: tuple
         missed=missed,
         calibration_key=fit.calibration_key,
         calibrated=() if fit.calibration is None else fit.calibration.changes,
+        speed_flags=_speed_flags(case, fit),
+    )
+
+
+def _speed_flags(case: Case, fit: Fit) -> SpeedFlags:
+    said = case.spec.engine.quantization
+    return SpeedFlags(
+        quantization=said if case.quantization == online_quantization(said) else "",
+        dtype=fit.batch.dtype,
+        enforce_eager=case.switches.enforce_eager,
     )
 
 

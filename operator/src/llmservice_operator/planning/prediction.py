@@ -12,9 +12,15 @@ Waiting in a queue before that isn't in the TTFT: it depends on the arrival rate
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from llmservice_operator.engines.versions import known_version
+from llmservice_operator.perfmodel.accelerators import AcceleratorRow
+from llmservice_operator.perfmodel.architecture import read_architecture
 from llmservice_operator.perfmodel.arrivals import Lengths, mean_length
+from llmservice_operator.perfmodel.quantization import online_quantization, read_quantization
 from llmservice_operator.perfmodel.speed import (
     COMPUTE_BOUND,
     MEMORY_BOUND,
@@ -24,7 +30,7 @@ from llmservice_operator.perfmodel.speed import (
 from llmservice_operator.perfmodel.step_time import Chunk
 from llmservice_operator.planning.candidates import Candidate
 from llmservice_operator.planning.case import Case
-from llmservice_operator.planning.types import PlannedSpeed
+from llmservice_operator.planning.types import Knobs, PlannedSpeed, SpeedFlags
 
 TYPICAL = Lengths(input_p50=1020, input_p95=4083, output_p50=129, output_p95=451)
 """Lengths that are assumed where the workload says none: quantiles of the 19,366 conversations of the Azure LLM
@@ -124,6 +130,40 @@ def speed_model(
             engine_version=case.version,
             enforce_eager=case.switches.enforce_eager,
         )
+    )
+
+
+def planned_speed_case(
+    config: Mapping[str, Any],
+    row: AcceleratorRow,
+    knobs: Knobs,
+    *,
+    engine_version: str,
+    kv_cache_tokens: int,
+    flags: SpeedFlags,
+) -> SpeedCase:
+    """What the speed of an engine depends on that runs a plan, as the plan's own prediction had it.
+
+    `config` is the model's config.json, as of the plan.
+    """
+    model = read_architecture(config)
+    quantization = online_quantization(flags.quantization) or read_quantization(config)
+    kv_cache_dtype = knobs.kv_cache_dtype
+    if kv_cache_dtype == "auto":
+        kv_cache_dtype = quantization.kv_cache_dtype or "auto"
+    return SpeedCase(
+        model=model,
+        quantization=quantization,
+        accelerator=row,
+        tensor_parallel_size=knobs.tensor_parallel_size,
+        dtype=flags.dtype or model.dtype,
+        kv_cache_dtype=kv_cache_dtype,
+        max_num_seqs=knobs.max_num_seqs,
+        max_num_batched_tokens=knobs.max_num_batched_tokens,
+        max_model_len=knobs.max_model_len,
+        engine_version=known_version(engine_version).version,
+        kv_cache_tokens=kv_cache_tokens,
+        enforce_eager=flags.enforce_eager,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from llmservice_operator.perfmodel.accelerators import AcceleratorRow
-from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan, PlannedSpeed
+from llmservice_operator.planning.types import Knobs, MemoryTerm, Plan, PlannedSpeed, SpeedFlags
 
 SCHEMA = 1
 
@@ -35,6 +35,7 @@ def plan_from_json(values: Mapping[str, Any]) -> Plan:
     for name in ("reasons", "warnings"):
         fields[name] = tuple(values[name])
     fields["missed"] = tuple(values.get("missed", ()))
+    fields["speed_flags"] = SpeedFlags(**_known(SpeedFlags, values.get("speed_flags", {})))
     fields["speed"] = _speed(values.get("speed"))
     return Plan(**fields)
 

@@ -114,6 +114,18 @@ class MemoryTerm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpeedFlags:
+    """What the user's words change of an engine's speed beside its knobs."""
+
+    quantization: str = ""
+    """By which the engine quantises weights while it loads them; empty: they are as the checkpoint has them."""
+    dtype: str = ""
+    """Of what isn't quantised; empty: the model's own."""
+    enforce_eager: bool = False
+    """Steps run without CUDA graphs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedSpeed:
     """Speed that is expected of one replica at the workload, while as many requests run as it holds."""
 
@@ -183,6 +195,7 @@ class Plan:
     """The situation that a report on this plan is a measurement of; empty: none is kept."""
     calibrated: tuple[tuple[str, int], ...] = ()
     """By how many bytes terms were changed for what earlier starts measured; `other` is in `non_torch`."""
+    speed_flags: SpeedFlags = SpeedFlags()
 
 
 @dataclass(frozen=True, kw_only=True)
