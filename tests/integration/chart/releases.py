@@ -2,14 +2,12 @@
 
 import json
 import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import deploy
-from devcluster.binaries import Binaries
 from devcluster.fixtures import AnyLightCluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,21 +22,13 @@ class HelmError(Exception):
     """Helm refused; the text is its own."""
 
 
-@cache
-def helm_program() -> str:
-    """The Helm that is built for the development cluster."""
-    binaries = Binaries()
-    binaries.ensure(("helm",))
-    return str(binaries.path("helm"))
-
-
 def helm(*arguments: str, cluster: AnyLightCluster | None = None) -> str:
     """Run Helm, against the cluster if one is given, and return its output."""
     environ = deploy.direct_environment()
     if cluster is not None:
         environ["KUBECONFIG"] = str(cluster.kubeconfig)
     done = subprocess.run(
-        [helm_program(), *arguments], env=environ, check=False, capture_output=True, text=True
+        [deploy.program("helm"), *arguments], env=environ, check=False, capture_output=True, text=True
     )
     if done.returncode:
         raise HelmError(done.stderr)
