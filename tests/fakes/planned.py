@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmservice_operator.cli_plan import plan_services
-from llmservice_operator.planning.types import Plan, Refusal
+from llmservice_operator.planning.types import Plan, PlanInputs, Refusal
 
 Object = dict[str, Any]
 _TERMS = {"activation": "ACTIVATION", "non_torch": "NON_TORCH", "cuda_graphs": "CUDA_GRAPH"}
@@ -29,10 +29,10 @@ def memory_environment(plan: Plan) -> dict[str, str]:
     }
 
 
-def as_planned(
+def plans_of(
     services: Sequence[Mapping[str, Any]], config_maps: Sequence[Mapping[str, Any]]
-) -> Iterator[Object]:
-    """The LLMServices, each on fake engines with the memory that it is planned to have.
+) -> Iterator[tuple[PlanInputs, Plan]]:
+    """What each of the LLMServices is planned from, and its plan.
 
     Raises:
         TypeError: a service is refused.
@@ -44,9 +44,17 @@ def as_planned(
         file.flush()
         given = argparse.Namespace(filename=file.name, config=None, catalogue=None, engine_version="")
         plans = plan_services(given)
-    for service, (_, plan) in zip(services, plans, strict=True):
+    for inputs, plan in plans:
         if isinstance(plan, Refusal):
-            raise TypeError(f"{service['metadata']['name']} is refused: {plan.message}")
+            raise TypeError(f"{inputs.service_name} is refused: {plan.message}")
+        yield inputs, plan
+
+
+def as_planned(
+    services: Sequence[Mapping[str, Any]], config_maps: Sequence[Mapping[str, Any]]
+) -> Iterator[Object]:
+    """The LLMServices, each on fake engines with the memory that it is planned to have. Raises as plans_of does."""
+    for service, (_, plan) in zip(services, plans_of(services, config_maps), strict=True):
         yield _with_environment(service, memory_environment(plan))
 
 

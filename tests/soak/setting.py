@@ -5,19 +5,16 @@ begin from rest with a burst, and have silences of a minute. Few tokens come out
 clients are little work for a small machine.
 """
 
-import argparse
 import csv
-import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from llmservice_operator.cli_plan import plan_services
+from fakes.planned import memory_environment, plans_of
 from llmservice_operator.cli_simulate import _service
-from llmservice_operator.planning.types import Plan, PlanInputs, Refusal
+from llmservice_operator.planning.types import Plan, PlanInputs
 from llmservice_operator.simulation.loads import Load, make_load
 from llmservice_operator.simulation.policies import Service
 from llmservice_operator.simulation.tables import Tables
@@ -52,15 +49,9 @@ class Setting:
     @property
     def engine_environment(self) -> dict[str, str]:
         """The fake engine that is this engine."""
-        plan = self.plan
-        kv_cache_bytes = next(term.size_bytes for term in plan.memory if term.name == "kv_cache")
         return {
             **self.law.environment(read_bytes_per_step=self.read_bytes_per_step),
-            "FAKE_ENGINE_DEVICE": "cuda",
-            "FAKE_ENGINE_KV_CACHE_TOKENS": str(plan.kv_cache_tokens),
-            "FAKE_ENGINE_KV_BYTES_PER_TOKEN": str(kv_cache_bytes // plan.kv_cache_tokens),
-            "FAKE_ENGINE_WEIGHTS_BYTES": str(plan.weights_bytes),
-            "FAKE_ENGINE_TOTAL_BYTES": str(plan.total_bytes),
+            **memory_environment(self.plan),
             "FAKE_ENGINE_LOAD_SECONDS": str(LOAD_SECONDS),
             "FAKE_ENGINE_COMPILE_SECONDS": str(COMPILE_SECONDS),
             "FAKE_ENGINE_CAPTURE_SECONDS": str(CAPTURE_SECONDS),
@@ -121,7 +112,7 @@ def recorded_load(seconds: float = MINUTES * 60.0) -> Load:
 
 def make_setting(seconds: float = MINUTES * 60.0) -> Setting:
     """Plan the service as the operator does, and take the law of its engine from the speed model."""
-    inputs, plan = _planned()
+    ((inputs, plan),) = plans_of([manifest({})], [config_map()])
     service = _service(inputs, plan, static_replicas=MOST_REPLICAS, start_seconds=60.0)
     speed = service.speed
     law = fit(speed)
@@ -144,15 +135,3 @@ def make_setting(seconds: float = MINUTES * 60.0) -> Setting:
         load=recorded_load(seconds),
         read_bytes_per_step=read_bytes,
     )
-
-
-def _planned() -> tuple[PlanInputs, Plan]:
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        # YAML takes JSON.
-        file.write("\n---\n".join(json.dumps(each) for each in (manifest({}), config_map())))
-        file.flush()
-        given = argparse.Namespace(filename=file.name, config=None, catalogue=None, engine_version="")
-        ((inputs, plan),) = plan_services(given)
-    if isinstance(plan, Refusal):
-        raise TypeError(f"the soak's own service is refused: {plan.message}")
-    return inputs, plan
