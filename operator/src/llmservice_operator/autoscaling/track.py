@@ -268,12 +268,10 @@ class ReplicaTrack:
                     "d", list(map(operator.add, totals[series], (*read.counts, read.total)))
                 )
             elif read.counts != known.counts:
-                grown = list(map(operator.sub, read.counts, known.counts))
-                if min(grown) < 0.0:
+                grown = came_between(known, read)
+                if grown is None:
                     self._resets[series] = at
                     continue
-                # A sum of times may fall by a rounding, or by a clock that was set.
-                grown.append(read.total - known.total)
                 # An array takes a list in half the time that it takes any other iterable in.
                 totals[series] = array("d", list(map(operator.add, totals[series], grown)))
 
@@ -286,6 +284,18 @@ class ReplicaTrack:
             del looks[-2]
         while len(looks) > 2 and looks[1].at <= look.at - windows.long_seconds:
             del looks[0]
+
+
+def came_between(known: Histogram, read: Histogram) -> list[float] | None:
+    """What came between two looks at one histogram: samples up to each bound, and their sum; None if a bucket fell.
+
+    The sum may be less than nothing: times fall by a rounding, or by a clock that was set.
+    """
+    grown = list(map(operator.sub, read.counts, known.counts))
+    if min(grown) < 0.0:
+        return None
+    grown.append(read.total - known.total)
+    return grown
 
 
 def _time(look: _Look) -> float:

@@ -1,11 +1,11 @@
 """Requests within the objectives, counted from engines' histograms: what an error budget is reckoned from. Pure."""
 
-from array import array
 from dataclasses import dataclass
 
 from llmservice_operator.autoscaling.decision import Objectives
 from llmservice_operator.autoscaling.histograms import Samples
 from llmservice_operator.autoscaling.short_answers import LongAnswers, narrower_of
+from llmservice_operator.autoscaling.track import came_between
 from llmservice_operator.engines.metric_names import Series
 from llmservice_operator.engines.metrics_page import Histogram, MetricsPage
 
@@ -63,14 +63,12 @@ class SloCounter:
         is_same = before[0] == now[0] and old.bounds == new.bounds and old.count <= new.count
         if is_same and old.count == new.count:
             return
-        grown = (
-            array("d", (high - low for high, low in zip(new.counts, old.counts, strict=True)))
-            if is_same
-            else new.counts
-        )
-        samples = Samples(new.bounds, grown, new.total - old.total if is_same else new.total)
-        if not samples.count > 0 or min(grown) < 0:
-            return  # a bucket that fell: how many came isn't known
+        grown = came_between(old, new) if is_same else [*new.counts, new.total]
+        if grown is None:
+            return  # a bucket fell: how many came isn't known
+        samples = Samples(new.bounds, grown[:-1], grown[-1])
+        if not samples.count > 0:
+            return
         count.requests += samples.count
         told = LongAnswers(samples, samples.mean, narrower)
         count.met += samples.count * told.share_within(limit_seconds)
