@@ -52,11 +52,7 @@ def _by_name(engines: str) -> str:
     return f'label_replace({engines}, "name", "$1", "llmservice", "(.*)")'
 
 
-def _numbers() -> list[Panel]:
-    ready = f'llmservice_service_condition{{{WHERE},type="Ready",status="True"}}'
-    wrong = f'llmservice_service_condition{{{WHERE},type="Ready",status!="True"}}'
-    stalled = f'llmservice_service_condition{{{WHERE},type="Stalled",status="True"}}'
-    bad = ((None, GOOD), (1, PROMISED))
+def _promises() -> list[Panel]:
     return [
         number(
             "First token in time",
@@ -77,6 +73,15 @@ def _numbers() -> list[Panel]:
             "that have it.",
             nothing="not measured",
         ),
+    ]
+
+
+def _numbers() -> list[Panel]:
+    ready = f'llmservice_service_condition{{{WHERE},type="Ready",status="True"}}'
+    wrong = f'llmservice_service_condition{{{WHERE},type="Ready",status!="True"}}'
+    stalled = f'llmservice_service_condition{{{WHERE},type="Stalled",status="True"}}'
+    bad = ((None, GOOD), (1, PROMISED))
+    return [
         number("Services ready", Query(expr=f"count({ready} == 1) or vector(0)"), width=3),
         number(
             "Not ready",
@@ -266,7 +271,7 @@ def dashboard() -> Dashboard:
         "LLMService / Fleet",
         "Do all services keep what they promise, and what do the accelerators do?",
         {
-            "Promised and kept": [*_numbers(), *_table()],
+            "Promised and kept": [*_promises(), *_numbers(), *_table()],
             "Objectives": _objectives(),
             "Accelerators": _accelerators(),
             "Conditions": _conditions(),

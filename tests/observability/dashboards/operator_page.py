@@ -107,6 +107,11 @@ def _work() -> list[Panel]:
             unit="short",
             is_count=True,
         ),
+    ]
+
+
+def _decisions() -> list[Panel]:
+    return [
         graph(
             "Scaling decisions that changed replicas, per hour",
             Query(expr=_changes("out"), legend="more replicas", colour=EXPECTED),
@@ -172,6 +177,11 @@ def _api() -> list[Panel]:
             },
             description="`repeated`: counted on the first of its kind. `limited`: too many on one object.",
         ),
+    ]
+
+
+def _watches() -> list[Panel]:
+    return [
         graph(
             "Changes that were watched",
             Query(expr=_rate("llmservice_watch_events_total", "kind"), legend="{{kind}}"),
@@ -249,8 +259,8 @@ def dashboard() -> Dashboard:
         "Is the operator there, does it keep up, and is it let?",
         {
             "State": _numbers(),
-            "Work": _work(),
-            "API server": _api(),
+            "Work": [*_work(), *_decisions()],
+            "API server": [*_api(), *_watches()],
             "Engines' pages and the store": _sight(),
             "Process": _process(),
         },

@@ -42,7 +42,6 @@ def _parts(name: str) -> str:
 def _numbers() -> list[Panel]:
     kv = f'llmservice_plan_actual_bytes{{{OWN},term="kv_cache"}}'
     kv_planned = f'llmservice_plan_predicted_bytes{{{OWN},term="kv_cache"}}'
-    start = f"max(llmservice_runtime_start_seconds{{{OF_SERVICE}}})"
     return [
         number(
             "KV cache, against the plan",
@@ -77,6 +76,12 @@ def _numbers() -> list[Panel]:
             decimals=1,
             nothing="not reported",
         ),
+    ]
+
+
+def _starts() -> list[Panel]:
+    start = f"max(llmservice_runtime_start_seconds{{{OF_SERVICE}}})"
+    return [
         number(
             "Slowest start, of its budget",
             Query(expr=f"{start} / max(llmservice_runtime_start_budget_seconds{{{OF_SERVICE}}})"),
@@ -225,7 +230,7 @@ def dashboard() -> Dashboard:
         "LLMService / Sizing",
         "What was planned, and what the engine measured.",
         {
-            "Plan and report": _numbers(),
+            "Plan and report": [*_numbers(), *_starts()],
             "Memory of one accelerator": _memory(),
             "Start": _start(),
             "All services": _all(),
