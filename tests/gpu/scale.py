@@ -190,6 +190,22 @@ def say_change(row: dict[str, Any]) -> None:
     print(time.strftime("%H:%M:%S"), *told, seen, flush=True)
 
 
+def scaling_loop(
+    board: Board, pages: EngineMetricsClient, capacities: CapacityBook, wake: asyncio.Event
+) -> AutoscaleLoop:
+    """The product's loop; it sets `wake` when there is something to carry out."""
+    clock = MachineClock()
+    return AutoscaleLoop(
+        board=board,
+        scraper=Scraper(pages, clock),
+        capacities=capacities,
+        policies=StoredPolicies(NoPolicies()),
+        activities=NoActivities(),
+        clock=clock,
+        enqueue=lambda _: wake.set(),
+    )
+
+
 async def play(planned: Planned, supervisor: Path, out: Path, gpus: int) -> dict[str, Any]:
     """The first replica's start, the load, and what the loop makes of it."""
     keeper, wake = Keeper(out), asyncio.Event()
@@ -209,19 +225,11 @@ async def play(planned: Planned, supervisor: Path, out: Path, gpus: int) -> dict
     client = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gpu.spread", str(out / "load.json"), str(out), stdin=asyncio.subprocess.PIPE
     )
-    board, clock = KeptBoard(concluded), MachineClock()
+    board = KeptBoard(concluded)
     with ThreadPoolExecutor(1) as executor:
         capacities = CapacityBook(executor)
         async with HttpEngineMetricsClient() as metrics:
-            loop = AutoscaleLoop(
-                board=board,
-                scraper=Scraper(KeptPages(metrics, keeper.of("pages")), clock),
-                capacities=capacities,
-                policies=StoredPolicies(NoPolicies()),
-                activities=NoActivities(),
-                clock=clock,
-                enqueue=lambda _: wake.set(),
-            )
+            loop = scaling_loop(board, KeptPages(metrics, keeper.of("pages")), capacities, wake)
             tasks = [
                 asyncio.create_task(each)
                 for each in (
