@@ -58,7 +58,7 @@ class ScalingPolicySpec(SpecModel):
     """How soon a queue should be gone once there are enough replicas."""
     most_backlog_growth: Growth = 0.5
     """What a queue may add to the replicas that the load needs."""
-    burst_deviations: Deviations = 3.0
+    burst_deviations: Deviations = 4.0
     """How far the rate of the last 30 s must be above that of the long window to count, in standard deviations of a
     Poisson stream."""
     scale_in_deviations: Deviations = 2.0
