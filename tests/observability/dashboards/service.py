@@ -292,7 +292,7 @@ def _hardware() -> list[Panel]:
                 colour=MEASURED,
             ),
             unit="Bps",
-            description="The engine's own count; needs --enable-mfu-metrics (0.18.1 on), which the plan turns on.",
+            description="The engine's own count; needs --enable-mfu-metrics (0.17 on), which the plan turns on.",
             nothing="the engine does not count them",
         ),
     ]
