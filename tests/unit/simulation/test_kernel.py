@@ -3,50 +3,11 @@
 import numpy as np
 import pytest
 
-from llmservice_operator.perfmodel.arrivals import Lengths, Request, poisson_load
+from llmservice_operator.perfmodel.arrivals import Request
 from llmservice_operator.perfmodel.batching import Engine
-from llmservice_operator.simulation.kernel import advance
-from llmservice_operator.simulation.records import Fleet, clear_slot, new_fleet, new_requests
+from llmservice_operator.simulation.records import clear_slot
 from llmservice_operator.simulation.router import LEAST_LOADED, RANDOM, ROUND_ROBIN
-from llmservice_operator.simulation.tables import Tables
-from unit.simulation.machines import speed, tables
-
-LENGTHS = Lengths(input_p50=800, output_p50=120, input_p95=4000, output_p95=500)
-
-
-def fleet_of(load: list[Request], machine: Tables, *, slots: int = 1) -> Fleet:
-    half = float(machine[0]["half_request_seconds"])
-    requests = new_requests(
-        np.array([each.arrival_seconds + half for each in load]),
-        np.array([each.input_tokens for each in load]),
-        np.array([each.output_tokens for each in load]),
-    )
-    fleet = new_fleet(requests, slots=slots)
-    fleet.engines["takes"] = fleet.engines["runs"] = 1
-    return fleet
-
-
-def serve(
-    fleet: Fleet, machine: Tables, *, until: float = 1e9, routing: int = LEAST_LOADED, first: int = 0
-) -> int:
-    return advance(
-        machine,
-        fleet.requests,
-        fleet.engines,
-        fleet.pages,
-        fleet.endings,
-        fleet.router,
-        routing,
-        0.0,
-        until,
-        first,
-    )
-
-
-def load_of(rate: float, seconds: float = 40.0, seed: int = 3) -> list[Request]:
-    return poisson_load(
-        rate_per_second=rate, window_seconds=seconds, lengths=LENGTHS, longest=16_000, seed=seed
-    )
+from unit.simulation.machines import fleet_of, load_of, serve, speed, tables
 
 
 @pytest.mark.parametrize(

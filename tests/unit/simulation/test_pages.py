@@ -3,12 +3,9 @@
 import numpy as np
 
 from llmservice_operator.perfmodel.arrivals import Request
-from llmservice_operator.simulation.kernel import advance
 from llmservice_operator.simulation.records import Fleet
-from llmservice_operator.simulation.router import LEAST_LOADED
 from llmservice_operator.simulation.scraper import shown
-from unit.simulation.machines import tables
-from unit.simulation.test_kernel import fleet_of, load_of
+from unit.simulation.machines import fleet_of, load_of, serve, tables
 
 LONG_PROMPTS = [Request(0.0, 12_000, 3), Request(0.1, 12_000, 3)]
 """Steps of 2,048 tokens, which take some 50 ms each; the second comes in the middle of one."""
@@ -24,18 +21,7 @@ class Watched:
     def waiting(self, now: float) -> tuple[int, int]:
         """(requests that wait, those that the page tells of) then."""
         fleet = self.fleet
-        self._sent = advance(
-            tables(),
-            fleet.requests,
-            fleet.engines,
-            fleet.pages,
-            fleet.endings,
-            fleet.router,
-            LEAST_LOADED,
-            self._now,
-            now,
-            self._sent,
-        )
+        self._sent = serve(fleet, tables(), begin=self._now, until=now, first=self._sent)
         self._now = now
         return int(fleet.engines["waiting"][0]), int(shown(fleet, [0], now, overlaps=True)["waiting"][0])
 
