@@ -70,6 +70,7 @@ class SloCounter:
         if not samples.count > 0:
             return
         count.requests += samples.count
+        # The gaps' own mean, of a few seconds on one engine, says no more than that of the answers.
         told = LongAnswers(samples, samples.mean, narrower)
         count.met += samples.count * told.share_within(limit_seconds)
 
