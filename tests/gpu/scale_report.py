@@ -23,8 +23,7 @@ from gpu.scale_chart import draw
 from llmservice_operator.api.durations import parse_duration_seconds
 from llmservice_operator.cli_simulate import _service
 from llmservice_operator.simulation.fleet import FleetSettings, Run, simulate
-from llmservice_operator.simulation.observation import Observation
-from llmservice_operator.simulation.operator import OperatorPolicy
+from llmservice_operator.simulation.observation import Observation, Policy
 from llmservice_operator.simulation.score import LEAST_ANSWER_TOKENS, Objective, attained, latencies
 from llmservice_operator.simulation.tables import build_tables
 from llmservice_operator.simulation.trace_text import requests_load
@@ -79,7 +78,7 @@ def real(archive: dict[str, Any], objective: Objective) -> Seen:
 class Experienced:
     """The operator's rule in the simulator, that knows of a start before the first it sees."""
 
-    def __init__(self, rule: OperatorPolicy, start_seconds: float) -> None:
+    def __init__(self, rule: Policy, start_seconds: float) -> None:
         self._rule, self._start_seconds = rule, start_seconds
         self.name, self.period_seconds = rule.name, rule.period_seconds
 
@@ -107,17 +106,18 @@ def simulated(
     rows = sorted(archive["requests"], key=lambda row: row["at"])
     lines = [f"{row['at']},{row['prompt_tokens']},{row['output_tokens']}" for row in rows]
     load = requests_load("recorded", ["seconds,prompt_tokens,answer_tokens", *lines])
-    rule = service.policy("operator")
-    if not isinstance(rule, OperatorPolicy):
-        raise TypeError("the rule `operator` is another's")
-    rule.concurrency_limit = float(planned.plan.knobs.max_num_seqs)
     settings = FleetSettings(
         min_replicas=1,
         max_replicas=scaling.max_replicas,
         start_seconds=(("start", later[0]),),
         start_jitter=0.0,
     )
-    run = simulate(build_tables(service.speed, slowdown=slowdown), load, Experienced(rule, first), settings)
+    run = simulate(
+        build_tables(service.speed, slowdown=slowdown),
+        load,
+        Experienced(service.policy("operator"), first),
+        settings,
+    )
     return _seen(run, objective, rows[0]["at"])
 
 
