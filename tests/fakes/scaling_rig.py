@@ -157,7 +157,7 @@ class Rig:
             activities=NoActivities(),
             clock=self.clock,
             enqueue=self.enqueued.append,
-            times=LoopTimes(tick=2.5),
+            times=LoopTimes(tick_seconds=2.5),
         )
 
     def apply(self, replicas: int, **changes: Any) -> None:

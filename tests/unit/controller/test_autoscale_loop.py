@@ -282,7 +282,7 @@ async def test_a_service_without_requests_is_asked_half_as_often(clock: FakeCloc
 
     await rig.run(120)
 
-    assert len(rig.engines.asked) == 120 / LoopTimes().idle_period
+    assert len(rig.engines.asked) == 120 / LoopTimes().idle_seconds
 
 
 async def test_a_service_that_is_gone_is_not_asked_any_more(clock: FakeClock) -> None:

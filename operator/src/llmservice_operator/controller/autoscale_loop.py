@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopTimes:
-    """In seconds."""
+    """How often what is done."""
 
-    tick: float = 0.5
+    tick_seconds: float = 0.5
     """How often it is looked who is due."""
-    period: float = LOOK_SECONDS
+    look_seconds: float = LOOK_SECONDS
     """Between two looks at a service."""
-    idle_period: float = 10.0
+    idle_seconds: float = 10.0
     """The same while it has no requests: as often as a signal needs, to be no older than it may."""
-    decision_period: float = DECISION_SECONDS
+    decision_seconds: float = DECISION_SECONDS
     """Between two decisions; one that presses follows the look that shows it."""
 
 
@@ -114,7 +114,7 @@ class AutoscaleLoop:
         try:
             while True:
                 self._begin_due()
-                await self._clock.sleep(self._times.tick)
+                await self._clock.sleep(self._times.tick_seconds)
         finally:
             for watch in self._watches.values():
                 if watch.task is not None:
@@ -134,7 +134,7 @@ class AutoscaleLoop:
             watch = self._watches.get(key)
             if watch is None or watch.uid != subject.uid:
                 self._drop(key)
-                due = now + phase(key) * self._times.period
+                due = now + phase(key) * self._times.look_seconds
                 watch = self._watches[key] = _Watch(subject, self._clock.now(), due, self._allowance)
             is_new = watch.generation != subject.generation
             if (watch.due <= now or is_new) and (watch.task is None or watch.task.done()):
@@ -170,7 +170,7 @@ class AutoscaleLoop:
         watch.scaler.take(subject, scraped)
         if self._clock.monotonic() < watch.decision_due and not watch.scaler.is_pressing():
             return
-        watch.decision_due = watch.due + self._times.decision_period - self._times.tick
+        watch.decision_due = watch.due + self._times.decision_seconds - self._times.tick_seconds
         self._decide(key, watch, subject)
 
     def _decide(self, key: Key, watch: _Watch, subject: Subject) -> None:
@@ -195,11 +195,11 @@ class AutoscaleLoop:
 
     def _period(self, outcome: Outcome | None) -> float:
         if outcome is None:
-            return self._times.period
+            return self._times.look_seconds
         signals = outcome.signals
         work = (signals.running, signals.waiting, signals.arrivals_per_second)
         idle = all(signal.is_trusted and not signal.value for signal in work)
-        return self._times.idle_period if idle else self._times.period
+        return self._times.idle_seconds if idle else self._times.look_seconds
 
 
 def phase(key: Key) -> float:
