@@ -199,7 +199,7 @@ def speed_capacity(
 
     Requests spread around a mean as those of `like` do (None: all alike). It matters: a long prompt holds up every
     answer beside it. Qwen3-8B on an H200, prompts of 2,000 tokens at the median and 6,000 at p95, objective 1 s: met
-    at 6.1 requests a second, missed at 8.3 (tests/truth/h200/ramps); the model says 7.2 if they spread, 8.3 if not.
+    at 6.1 requests a second, missed at 8.3 (tests/truth/h200/ramps); the model says 7.3 if they spread, 8.3 if not.
 
     Prompt tokens from the cache are left out of the prompt, and so of the context that decoding reads: with much of it
     cached the answer is a little high, which the correction by what is observed takes back.
