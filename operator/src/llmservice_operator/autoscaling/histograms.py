@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 _NORMAL = NormalDist()
 _DEVIATIONS = tuple(0.01 * 1.25**step for step in range(27))
-"""Of the logarithm, from samples all alike to a p95 that is 27 times the median."""
+"""Of the logarithm, from samples all alike to a p95 that is 230 times the median."""
 _LIKELIHOOD_DROP = 1.92
 """What the logarithm of the likelihood may fall by within a 95 % interval (Wilks, 1938): half of chi-squared's 3.84."""
 _LEAST_SHARE = 1e-12

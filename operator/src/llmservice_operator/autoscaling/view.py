@@ -24,7 +24,7 @@ _PROMISED_SHARE = 0.95
 _CHANCE_DEVIATIONS = 1.645
 """Beyond them chance is once in twenty looks."""
 _LENGTH_SAMPLES = 200.0
-"""Requests that tell a mean length: prompts of code (p95 five times the median) have one that is then known to 8 %."""
+"""Requests that tell a mean length: prompts of code (p95 five times the median) have one that is then known to 9 %."""
 _LENGTH_DEVIATIONS = 3.0
 """Over the root of the requests: what chance moves a mean by once in 300 windows, if lengths spread as exponential
 ones do."""
