@@ -12,9 +12,14 @@
 {{- end }}
 {{- end }}
 
+{{/* A Service's name is a DNS label: 63 characters. */}}
+{{- define "llmservice-operator.metricsServiceName" -}}
+{{- include "llmservice-operator.fullname" . | trunc 55 | trimSuffix "-" }}-metrics
+{{- end }}
+
 {{- define "llmservice-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "llmservice-operator.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "llmservice-operator.labels" -}}
@@ -159,6 +164,18 @@ value (the switch's name) and kind. An explicit true where the kind is unknown w
 {{- end }}
 {{- if and (eq (toString .Values.metrics.serviceMonitor.enabled) "true") (not .Values.metrics.service.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled is true and metrics.service.enabled is false: a ServiceMonitor needs the Service; set the second to true" }}
+{{- end }}
+{{- if and .Values.metrics.service.enabled (regexMatch "^[0-9]" (include "llmservice-operator.fullname" .)) }}
+{{- fail (printf "the release's name, %s, begins with a digit, and a Service's may not: set fullnameOverride" .Release.Name) }}
+{{- end }}
+{{- $proxies := dict "HTTP_PROXY" .Values.proxy.http "HTTPS_PROXY" .Values.proxy.https "NO_PROXY" (or .Values.proxy.http .Values.proxy.https) "SSL_CERT_FILE" (or .Values.caBundle.configMap .Values.caBundle.secret) }}
+{{- range .Values.extraEnv }}
+{{- if get $proxies .name }}
+{{- fail (printf "extraEnv sets %s, which proxy or caBundle sets too: leave one of them out" .name) }}
+{{- end }}
+{{- if and .value .valueFrom }}
+{{- fail (printf "extraEnv has a value and a valueFrom for %s: leave one of them out" .name) }}
+{{- end }}
 {{- end }}
 {{- if and .Values.networkPolicies.engines.enabled (not .Values.networkPolicies.engines.namespaces) (not .Values.watchNamespaces) }}
 {{- fail "networkPolicies.engines.enabled is true, and no namespace is known: name them in networkPolicies.engines.namespaces" }}

@@ -276,6 +276,22 @@ def test_roles_and_accounts_may_be_left_to_others() -> None:
             {"networkPolicies": {"engines": {"enabled": True}}},
             "no namespace is known: name them in networkPolicies.engines.namespaces",
         ),
+        ({"image": {"repository": "registry.example.com/operator:1.0"}}, "does not match pattern"),
+        ({"priorityClassName": "high\n      hostNetwork: true"}, "does not match pattern"),
+        ({"hub": {"tokenSecret": {"name": "a: b"}}}, "does not match pattern"),
+        ({"imagePullSecrets": [{"name": "pull"}]}, "got object, want string"),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, "invalid propertyName 'app.kubernetes.io/name'"),
+        (
+            {"proxy": {"https": "http://a:1"}, "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://b:1"}]},
+            "extraEnv sets HTTPS_PROXY, which proxy or caBundle sets too",
+        ),
+        (
+            {"extraEnv": [{"name": "TZ", "value": "UTC", "valueFrom": {"fieldRef": {}}}]},
+            "a value and a valueFrom for TZ",
+        ),
+        ({"hub": None}, "missing property 'hub'"),
+        ({"metrics": {"service": None}}, "missing property 'service'"),
+        ({"fullnameOverride": "9"}, "does not match pattern"),
         ({"prometheus": {"tokenSecret": {"name": "x"}}}, "prometheus.url is empty"),
         ({"caBundle": {"configMap": "a", "secret": "b"}}, "caBundle.configMap is a and caBundle.secret is b"),
         (
@@ -290,3 +306,28 @@ def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
         render(**values)
 
     assert message in str(refusal.value)
+
+
+def test_a_name_that_a_service_cannot_have_is_refused() -> None:
+    with pytest.raises(HelmError, match="begins with a digit, and a Service's may not: set fullnameOverride"):
+        helm("template", "4you", str(CHART))
+
+
+def test_the_service_of_a_long_name_has_a_name_that_dns_takes() -> None:
+    (service,) = of_kind(render(fullnameOverride="a" * 63), "Service")
+
+    assert len(service["metadata"]["name"]) <= 63
+
+
+def test_names_that_yaml_reads_as_something_else_stay_names() -> None:
+    objects = render(watchNamespaces=["on", "123"], priorityClassName="1e3", imagePullSecrets=["7"])
+    (deployment,) = of_kind(objects, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+
+    assert {each["metadata"]["namespace"] for each in of_kind(objects, "RoleBinding")} == {
+        "on",
+        "123",
+        "llmservice-system",
+    }
+    assert pod["priorityClassName"] == "1e3"
+    assert pod["imagePullSecrets"] == [{"name": "7"}]
