@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from llmservice_operator.autoscaling.capacity import Capacity, GriddedCapacity, LengthMix, SimpleCapacity
+from llmservice_operator.autoscaling.capacity import (
+    Capacity,
+    GriddedCapacity,
+    LengthMix,
+    SimpleCapacity,
+    speed_capacity,
+)
+from unit.simulation.machines import speed
 
 
 def test_a_request_takes_its_prompts_and_its_answers_share() -> None:
@@ -77,3 +84,25 @@ def test_no_capacity_at_all_is_told_as_it_is() -> None:
     model = GriddedCapacity(lambda inputs, outputs: Capacity(requests_per_second=0.0))
 
     assert model.capacity(LengthMix(input_tokens=1000, output_tokens=200)).requests_per_second == 0.0
+
+
+def test_a_point_of_the_grid_beyond_what_a_replica_holds_has_the_capacity_of_what_it_holds() -> None:
+    """16,834 + 656 tokens, next to mixes that fit: no capacity there would be none of theirs."""
+    model = speed_capacity(speed(kv_cache_tokens=17_000), ttft_p95_seconds=None, tpot_p95_seconds=None)
+
+    beyond, within = model.evaluate((24, 16)), model.evaluate((23, 16))
+
+    assert beyond.requests_per_second == pytest.approx(within.requests_per_second, rel=0.1)
+    assert beyond.unreachable == ""
+
+
+def test_lengths_that_no_request_can_have_are_cut_in_proportion() -> None:
+    told = LengthMix(input_tokens=3e6, output_tokens=1e6, cached_share=0.5)
+
+    assert told.within(8000) == LengthMix(input_tokens=6000.0, output_tokens=2000.0, cached_share=0.5)
+
+
+def test_lengths_that_fit_are_left_as_they_are() -> None:
+    mix = LengthMix(input_tokens=7000.0, output_tokens=1000.0)
+
+    assert mix.within(8000) is mix

@@ -136,3 +136,14 @@ def test_services_that_say_the_same_share_a_model() -> None:
 
 def test_without_the_model_s_config_no_speed_model_is_waited_for() -> None:
     assert ReadyCapacity(capacity_case(5.0)).is_rough
+
+
+def test_lengths_beyond_the_engine_s_longest_request_do_not_leave_a_replica_without_capacity() -> None:
+    """An engine whose page tells of prompts of a billion tokens: what it can take is taken, not all replicas."""
+    case = capacity_case(5.0)
+    longest = float(case.knobs.max_model_len)
+
+    told = ReadyCapacity(case).capacity(LengthMix(input_tokens=1e9, output_tokens=1.0))
+    held = ReadyCapacity(case).capacity(LengthMix(input_tokens=longest, output_tokens=1.0))
+
+    assert told.requests_per_second == pytest.approx(held.requests_per_second, rel=0.01)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -16,6 +16,8 @@ CURVE_SHARES = (0.6, 0.75, 0.9, 1.0)
 """Of the capacity, at which the latency is worked out too."""
 _LEAST_STEEPNESS = 1.0
 """Of the latency's logarithm over the load's: with less, 10 % of noise is more than 10 % of load."""
+_LONGEST_SHARE = 0.98
+"""Of what a replica holds: a mean that is rounded is still within."""
 _MOST_KEPT = 256
 """Grid points; a day's traffic of one service sees a few dozen."""
 
@@ -32,6 +34,18 @@ class LengthMix:
     def computed_input_tokens(self) -> float:
         """Prompt tokens that are computed; at least one is."""
         return max(1.0, self.input_tokens * (1.0 - self.cached_share))
+
+    def within(self, longest: int) -> "LengthMix":
+        """The same in proportion where it is more than one request can have: then what told of it is wrong."""
+        tokens = self.input_tokens + self.output_tokens
+        if tokens <= longest:
+            return self
+        share = longest / tokens
+        return replace(
+            self,
+            input_tokens=max(1.0, share * self.input_tokens),
+            output_tokens=max(1.0, share * self.output_tokens),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +220,10 @@ def speed_capacity(
     """
     ttft, tpot = ttft_p95_seconds or math.inf, tpot_p95_seconds or math.inf
 
+    longest = min(model.case.max_model_len, model.case.kv_cache_tokens or model.case.max_model_len)
+
     def evaluate(input_tokens: int, output_tokens: int) -> Capacity:
+        input_tokens, output_tokens = _held(input_tokens, output_tokens, longest)
         lengths = _spread(input_tokens, output_tokens, like)
         tries = Tries(model, ttft, tpot, lengths)
         rate = tries.largest_rate()
@@ -234,6 +251,15 @@ def speed_capacity(
     return GriddedCapacity(
         evaluate, model.decode_seconds, lambda tokens: max(0.0, model.prefill_seconds(tokens) - least_seconds)
     )
+
+
+def _held(input_tokens: int, output_tokens: int, longest: int) -> tuple[int, int]:
+    """Means that a replica can hold: a point of the grid may lie beyond the longest request, though no mix does."""
+    tokens = input_tokens + output_tokens
+    if tokens <= longest:
+        return input_tokens, output_tokens
+    share = _LONGEST_SHARE * longest / tokens
+    return max(1, int(share * input_tokens)), max(1, int(share * output_tokens))
 
 
 def _spread(input_tokens: int, output_tokens: int, like: Lengths | None) -> Lengths:

@@ -112,6 +112,7 @@ class ReadyCapacity:
 
     def capacity(self, mix: LengthMix) -> Capacity:
         """See CapacityModel.capacity."""
+        mix = mix.within(self.case.knobs.max_model_len)
         simple = self._simple.capacity(mix).requests_per_second
         if self.grid is None:
             return Capacity(requests_per_second=simple)
