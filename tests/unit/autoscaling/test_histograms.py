@@ -29,6 +29,12 @@ def test_mean() -> None:
     assert Samples((1.0, 2.0, math.inf), (10.0, 20.0, 25.0), 40.0).mean == 1.6
 
 
+@pytest.mark.parametrize(("total", "mean"), [(-5.0, 0.5), (1e15, 1.5)])
+def test_a_sum_that_cannot_be_of_these_counts_is_the_nearest_that_can(total: float, mean: float) -> None:
+    """Ten samples from 0 to 1 and ten from 1 to 2 have a mean from 0.5 to 1.5."""
+    assert Samples((1.0, 2.0, math.inf), (10.0, 20.0, 20.0), total).mean == mean
+
+
 @pytest.mark.parametrize("samples", [NONE, Samples((1.0, math.inf), (0.0, 0.0), 0.0)])
 def test_no_samples_have_no_figures(samples: Samples) -> None:
     assert math.isnan(samples.mean)

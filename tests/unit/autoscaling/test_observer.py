@@ -1,5 +1,6 @@
 """From pages to signals: what a service does, and replicas that come and go."""
 
+from llmservice_operator.autoscaling.observer import Context, ServiceObserver
 from llmservice_operator.autoscaling.signals import Signal, SignalState
 from llmservice_operator.engines.metric_names import Series
 from unit.autoscaling.engines import FakeEngine
@@ -85,6 +86,33 @@ def test_attainment_is_the_share_within_the_objective() -> None:
         engines["r0"].serve(1.0, ttft=5.0)
 
     assert is_close(service.run(75, mixed).ttft_attainment, 0.9)
+
+
+def test_a_bucket_that_fell_is_a_reset_though_each_count_up_to_a_bound_rose() -> None:
+    """Ten answers within a bucket of which there were twenty: the share within an objective would be above 1."""
+    observer, engine = ServiceObserver(), FakeEngine()
+    engine.serve(20.0, ttft=0.2)
+    for seconds in range(0, 60, 5):
+        if seconds == 50:
+            engine.histograms[Series.TTFT].counts[0] += 15.0  # no count up to a later bound rises with it
+        observer.record("r0", engine.page(), at=START + seconds)
+    attained = observer.signals({"r0": START}, START + 55, Context(ttft_p95_seconds=0.5)).ttft_attainment
+
+    assert attained == Signal(None, SignalState.RESET, START + 55)
+
+
+def test_other_buckets_than_before_are_a_reset_and_nothing_is_subtracted_over_it() -> None:
+    observer, engine = ServiceObserver(), FakeEngine()
+    for seconds in range(0, 60, 5):
+        engine.serve(20.0, ttft=0.2)
+        if seconds == 50:
+            known = engine.histograms[Series.TTFT]
+            known.bounds = tuple(2.0 * bound for bound in known.bounds)
+        observer.record("r0", engine.page(), at=START + seconds)
+    attained = observer.signals({"r0": START}, START + 55, Context(ttft_p95_seconds=0.5)).ttft_attainment
+
+    assert attained.state is SignalState.RESET
+    assert attained.value is None
 
 
 def test_before_two_looks_nothing_is_known_of_rates() -> None:

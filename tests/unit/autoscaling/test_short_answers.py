@@ -76,3 +76,10 @@ def test_the_share_within_a_limit_is_the_quantiles_inverse() -> None:
     )
 
     assert told.share_within(told.quantile(0.9)) == pytest.approx(0.9, abs=0.01)
+
+
+def test_gaps_of_no_time_leave_every_answer_within_its_objective_that_a_bucket_has() -> None:
+    """An engine whose sum of gaps is next to nothing: 60 s over 1e-300 s to the power of 2 is no number."""
+    told = LongAnswers(Samples((1.0, math.inf), (3.0, 4.0), 3.0), center_seconds=1e-300, narrower=0.5)
+
+    assert told.share_within(60.0) == 0.75

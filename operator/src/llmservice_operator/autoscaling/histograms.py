@@ -48,8 +48,11 @@ class Samples:
 
     @property
     def mean(self) -> float:
-        """Of the samples; NaN where there are none."""
-        return self.total / self.count if self.count > 0 else math.nan
+        """Of the samples; NaN where there are none. Where their sum can't be of these counts, the nearest that can."""
+        if not self.count > 0:
+            return math.nan
+        least, most = self._extent
+        return min(most, max(least, self.total)) / self.count
 
     def quantile(self, share: float) -> float:
         """The value that this share of the samples is at or below; NaN without samples.
@@ -82,17 +85,27 @@ class Samples:
         return (below + (self.counts[index] - below) * part) / self.count
 
     @cached_property
-    def _shape(self) -> "_Even | _LogNormal":
-        """How samples spread within a bucket."""
-        filled: list[tuple[float, float, float]] = []
+    def _filled(self) -> list[tuple[float, float, float]]:
+        """(lower bound, upper bound, samples) of each bucket that has some."""
+        filled = []
         low = below = 0.0
         for bound, count in zip(self.bounds, self.counts, strict=True):
             if count > below:
                 filled.append((low, bound, count - below))
             low, below = bound, count
-        least = sum(low * count for low, _, count in filled)
-        most = sum(high * count for _, high, count in filled)
-        return _widest(filled, self.mean) if least < self.total < most else _Even()
+        return filled
+
+    @cached_property
+    def _extent(self) -> tuple[float, float]:
+        """The least and the most that the sum of such samples can be."""
+        filled = self._filled
+        return sum(low * count for low, _, count in filled), sum(high * count for _, high, count in filled)
+
+    @cached_property
+    def _shape(self) -> "_Even | _LogNormal":
+        """How samples spread within a bucket."""
+        least, most = self._extent
+        return _widest(self._filled, self.mean) if least < self.total < most else _Even()
 
 
 @dataclass(frozen=True, slots=True)

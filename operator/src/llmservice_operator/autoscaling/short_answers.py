@@ -41,7 +41,10 @@ class LongAnswers:
         """The share of long answers at or below the limit; NaN without samples."""
         if self.narrower == 1.0 or not self.center_seconds > 0:
             return self.samples.share_within(limit)
-        widened = self.center_seconds * math.pow(limit / self.center_seconds, 1.0 / self.narrower)
+        try:
+            widened = self.center_seconds * math.pow(limit / self.center_seconds, 1.0 / self.narrower)
+        except OverflowError:  # gaps of no time at all
+            widened = math.inf
         return self.samples.share_within(widened)
 
 

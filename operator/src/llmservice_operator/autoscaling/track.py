@@ -263,6 +263,11 @@ class ReplicaTrack:
             self._raw_histograms[series] = read
             if known is None or known.bounds != read.bounds:
                 totals[series] = array("d", bytes(8 * (len(read.bounds) + 1)))
+                if known is not None:
+                    # What was counted in other buckets can't be subtracted from what is counted in these.
+                    self._resets[series] = at
+                    for look in self._looks:
+                        look.histograms.pop(series, None)
             elif is_new:
                 totals[series] = array(
                     "d", list(map(operator.add, totals[series], (*read.counts, read.total)))
@@ -292,8 +297,10 @@ def came_between(known: Histogram, read: Histogram) -> list[float] | None:
     The sum may be less than nothing: times fall by a rounding, or by a clock that was set.
     """
     grown = list(map(operator.sub, read.counts, known.counts))
-    if min(grown) < 0.0:
-        return None
+    if grown[0] < 0.0 or any(map(operator.gt, grown, grown[1:])):
+        return (
+            None  # buckets count those of the ones before them too: in each as much came as in the one before
+        )
     grown.append(read.total - known.total)
     return grown
 

@@ -234,8 +234,9 @@ def _parsed_bounds(texts: tuple[bytes, ...]) -> tuple[float, ...]:
         bounds = tuple(float(text) for text in texts)
     except ValueError:
         raise _FlawError("has a bound that is no number") from None
-    if not math.isinf(bounds[-1]) or any(not low < high for low, high in pairwise(bounds)):
-        raise _FlawError("has bounds that don't ascend to infinity")
+    is_ascending = bounds[0] >= 0 and all(low < high for low, high in pairwise(bounds))
+    if not is_ascending or not math.isinf(bounds[-1]):
+        raise _FlawError("has bounds that don't ascend from 0 to infinity")
     return bounds
 
 
