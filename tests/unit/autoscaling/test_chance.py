@@ -56,6 +56,15 @@ def test_a_mean_that_chance_does_not_explain_counts_at_once() -> None:
     assert learnt(1330.0, 1.0) == 1330.0
 
 
+def test_lengths_of_which_the_last_ones_were_absurd_are_taken_as_they_are() -> None:
+    """1e17 + (1330 - 1e17) is 1328 in floating point, and of shorter prompts 0."""
+    before = replace(watched(), mix=LengthMix(input_tokens=1e17, output_tokens=200.0))
+    decision = decide(inputs(signals=signals(1.0, input_tokens_mean=ok(7.0))), before, NOW)
+
+    assert decision.state.mix is not None
+    assert decision.state.mix.input_tokens == 7.0
+
+
 def test_the_first_lengths_are_taken_as_they_are() -> None:
     decision = decide(inputs(signals=signals(1.0, input_tokens_mean=ok(1200.0))), ScalerState(), NOW)
 

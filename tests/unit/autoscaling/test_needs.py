@@ -198,6 +198,14 @@ def test_bandwidth_alone_never_adds() -> None:
     assert decide(inputs(signals=full), watched(), NOW).desired == 3
 
 
+def test_bytes_that_no_load_moves_are_saturated_by_none() -> None:
+    decision = decide(inputs(signals=signals(0.0, bandwidth_use=ok(0.0))), watched(), NOW)
+
+    assert [each.note for each in decision.steps if each.name == "bandwidth"] == [
+        "0.00 of the peak, 100% of it grows with load"
+    ]
+
+
 def test_bandwidth_that_is_all_weights_forbids_nothing() -> None:
     """An engine that decodes one sequence without a pause reads near its peak too."""
     weights = signals(1.0, bandwidth_use=ok(0.93), step_bytes=ok(20.2))

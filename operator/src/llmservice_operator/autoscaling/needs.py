@@ -204,12 +204,10 @@ def bandwidth(view: View) -> Step:
         return Step("bandwidth", None, f"{use:.2f} of the peak, nearly all for weights: no number changes it")
     needed = min(float(ready), ready * share * use / (limit - fixed))
     # What load per replica would saturate it: a check of the capacity model, not a rule.
-    room = (limit - fixed) / (share * use) if share * use > 0 else math.inf
-    return Step(
-        "bandwidth",
-        needed,
-        f"{use:.2f} of the peak, {share:.0%} of it grows with load: saturated at {room:.1f} times the load",
-    )
+    words = f"{use:.2f} of the peak, {share:.0%} of it grows with load"
+    if share * use > 0:
+        words += f": saturated at {(limit - fixed) / (share * use):.1f} times the load"
+    return Step("bandwidth", needed, words)
 
 
 def load_share(view: View) -> float:

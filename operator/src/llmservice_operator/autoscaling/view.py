@@ -152,10 +152,9 @@ def _mix(inputs: Inputs, state: ScalerState, elapsed_seconds: float) -> LengthMi
     samples = signals.completions_per_second.or_zero() * WINDOWS.long_seconds
     moved = max(abs(math.log(prompt / last.input_tokens)), abs(math.log(answer / last.output_tokens)))
     if moved * math.sqrt(samples) > _LENGTH_DEVIATIONS:
-        share = 1.0
-    else:
-        of_window = samples / (samples + _LENGTH_SAMPLES)
-        share = 1.0 - (1.0 - of_window) ** (elapsed_seconds / WINDOWS.long_seconds)
+        return LengthMix(input_tokens=prompt, output_tokens=answer, cached_share=cached)
+    of_window = samples / (samples + _LENGTH_SAMPLES)
+    share = 1.0 - (1.0 - of_window) ** (elapsed_seconds / WINDOWS.long_seconds)
     return LengthMix(
         input_tokens=last.input_tokens + share * (prompt - last.input_tokens),
         output_tokens=last.output_tokens + share * (answer - last.output_tokens),
