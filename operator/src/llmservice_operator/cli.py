@@ -27,6 +27,9 @@ COMMANDS = {
 }
 """Subcommand → (module, what it does). A module has `add_parser(subparsers)`, which sets the default `run`."""
 
+INTERRUPTED = 130
+"""As shells have it: 128 and the number of SIGINT."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the subcommand that the arguments name; return the exit code."""
@@ -48,7 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, (_, text) in COMMANDS.items():
             subparsers.add_parser(name, help=text)
     parsed = parser.parse_args(given)
-    return int(parsed.run(parsed))
+    try:
+        return int(parsed.run(parsed))
+    except KeyboardInterrupt:
+        print("llmservice: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 REFUSED, UNUSABLE = 1, 2
+MOST_REPLICAS = 1000
+"""As spec.scaling has it."""
 PEAK_SHARE = 0.6
 """Of what the most replicas take within the objectives: the busiest five minutes of a trace that is in the package."""
 DEFAULT_TTFT_SECONDS, DEFAULT_TPOT_SECONDS = 3.0, 0.1
@@ -104,10 +107,14 @@ def _simulate(inputs: PlanInputs, plan: Plan, arguments: argparse.Namespace) -> 
     scaling = inputs.spec.scaling
     least = _given(arguments.min_replicas, scaling.min_replicas if scaling else 1)
     most = _given(arguments.max_replicas, scaling.max_replicas if scaling else max(8, least))
-    if not 1 <= least <= most:
+    if not 1 <= least <= most <= MOST_REPLICAS:
         raise InvalidInputError(
-            f"{least} to {most} replicas: 1 <= --min-replicas <= --max-replicas is expected"
+            f"{least} to {most} replicas: 1 <= --min-replicas <= --max-replicas <= {MOST_REPLICAS} is expected"
         )
+    if arguments.seed < 0:
+        raise InvalidInputError(f"--seed {arguments.seed}: a number of at least 0 is expected")
+    if arguments.chart and not arguments.chart.absolute().parent.is_dir():
+        raise InvalidInputError(f"--chart {arguments.chart}: there is no such folder")
     if not 0 < arguments.start_seconds <= 1e6:
         raise InvalidInputError(f"--start-seconds {arguments.start_seconds}: a positive number is expected")
     service = _service(inputs, plan, static_replicas=most, start_seconds=arguments.start_seconds)
@@ -117,15 +124,22 @@ def _simulate(inputs: PlanInputs, plan: Plan, arguments: argparse.Namespace) -> 
         max_replicas=most,
         start_seconds=(("start", arguments.start_seconds),),
         routing=Routing(arguments.routing),
-        faults=tuple(_fault(each) for each in arguments.fault),
+        faults=tuple(_fault(each, load.seconds) for each in arguments.fault),
         seed=arguments.seed,
     )
     others = (
-        POLICIES if arguments.compare == "all" else [each for each in arguments.compare.split(",") if each]
+        POLICIES
+        if arguments.compare == "all"
+        else [each for each in map(str.strip, arguments.compare.split(",")) if each]
     )
     names = list(dict.fromkeys([arguments.policy, *others]))
     rules = [service.policy(name) for name in names]
     tables = build_tables(service.speed)
+    longest, room = int((load.prompt_tokens + load.answer_tokens).max()), int(tables[0]["pool_tokens"])
+    if longest > room:
+        raise InvalidInputError(
+            f"{load.name} has a request of {longest} tokens, and a replica's KV cache holds {room}"
+        )
     found = []
     for rule in rules:
         # A fixed fleet is there from the begin.
@@ -236,7 +250,7 @@ def _load(service: "Service", plan: Plan, arguments: argparse.Namespace) -> "Loa
     return counts_load(name, text, service.lengths, share=share, longest=longest, seed=seed)
 
 
-def _fault(text: str) -> "Fault":
+def _fault(text: str, load_seconds: float) -> "Fault":
     from llmservice_operator.simulation.faults import Fault, FaultKind
 
     kind, _, times = text.partition("@")
@@ -244,14 +258,25 @@ def _fault(text: str) -> "Fault":
     if kind not in list(FaultKind):
         raise InvalidInputError(f"--fault {text}: {kind} is none of {', '.join(FaultKind)}")
     try:
-        return Fault(kind=FaultKind(kind), at_seconds=float(at), seconds=float(seconds))
+        fault = Fault(kind=FaultKind(kind), at_seconds=float(at), seconds=float(seconds))
     except ValueError as error:
         raise InvalidInputError(f"--fault {text}: KIND@SECONDS+SECONDS is expected") from error
+    if not 0 <= fault.at_seconds < load_seconds or not 0 < fault.seconds < math.inf:
+        raise InvalidInputError(
+            f"--fault {text}: it never is; a begin within the {load_seconds:g} s of the load and a length above 0 are "
+            "expected"
+        )
+    return fault
 
 
 def _as_json(name: str, found: "Score", plan: Plan) -> Mapping[str, Any]:
     hours = found.replica_hours * plan.accelerators_per_replica
-    return {"policy": name, **asdict(found), "gpu_hours": hours}
+    figures = {**asdict(found), "gpu_hours": hours}
+    # What never came has no time, and JSON has no word for that but null.
+    return {
+        "policy": name,
+        **{key: value if math.isfinite(value) else None for key, value in figures.items()},
+    }
 
 
 def _print_table(

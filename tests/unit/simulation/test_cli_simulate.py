@@ -84,8 +84,14 @@ def test_a_png_is_drawn(call: Call, tmp_path: Path) -> None:
         (("--trace", "ramp:1x60", "--policy", "hope"), "is no policy"),
         (("--trace", "ramp:1x60", "--fault", "flood@1+2"), "is none of"),
         (("--trace", "ramp:1x60", "--fault", "nan@soon"), "KIND@SECONDS+SECONDS"),
-        (("--trace", "ramp:1x60", "--max-replicas", "0"), "--max-replicas is expected"),
+        (("--trace", "ramp:1x60", "--max-replicas", "0"), "--max-replicas <= 1000 is expected"),
         (("--trace", "ramp:1x60", "--start-seconds", "-1"), "--start-seconds"),
+        (("--trace", "ramp:1x60", "--fault", "nan@nan+5"), "never is"),
+        (("--trace", "ramp:1x60", "--fault", "nan@60+5"), "never is"),
+        (("--trace", "ramp:1x60", "--fault", "nan@5+-5"), "never is"),
+        (("--trace", "ramp:1x60", "--max-replicas", "1001"), "<= 1000"),
+        (("--trace", "ramp:1x60", "--seed", "-1"), "--seed"),
+        (("--trace", "ramp:1x60", "--chart", "nowhere/chart.png"), "--chart"),
         (("--trace", "nowhere.csv"), "nowhere.csv"),
         (("--trace", "azure2024-mail"), "is no trace in the package"),
         (("--trace", "azure2024-conv", "--share", "0"), "--share"),
@@ -100,3 +106,38 @@ def test_what_cannot_be_meant_is_named(
     assert call(*arguments) == 2
 
     assert words in capsys.readouterr().err
+
+
+def test_a_load_that_is_over_before_anything_is_decided_is_drawn(
+    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("seconds,prompt_tokens,answer_tokens\n5,100,10\n")
+
+    assert call("--trace", str(trace), "--policy", "static") == 0
+
+    assert "max 3 of 3" in capsys.readouterr().out
+
+
+def test_a_request_that_no_replica_holds_is_named(
+    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "long.csv"
+    trace.write_text("seconds,prompt_tokens,answer_tokens\n5,100,10\n6,99999990,10\n")
+
+    assert call("--trace", str(trace), "--policy", "static") == 2
+
+    assert "long.csv has a request of 100000000 tokens" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_ends_as_shells_expect(
+    call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmservice_operator.cli_simulate._simulate", interrupt)
+
+    assert call("--trace", "ramp:1x60") == 130
+
+    assert "interrupted" in capsys.readouterr().err

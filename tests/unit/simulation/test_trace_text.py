@@ -60,13 +60,15 @@ def test_recorded_requests_are_taken_as_they_are() -> None:
     assert load.cached_tokens.tolist() == [0, 4]
 
 
-@pytest.mark.parametrize("text", ["", "2", "2x", "x3", "2x0", "-1x3", "2x3,,", "nanx3", "0x5", "1e9x9"])
+@pytest.mark.parametrize(
+    "text", ["", "2", "2x", "x3", "2x0", "-1x3", "2x3,,", "nanx3", "0x5", "1e9x9", "0.001x9000000,1x9000000"]
+)
 def test_what_is_no_ramp_is_named(text: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"stage|requests"):
+    with pytest.raises(InvalidInputError, match=r"stage|requests|lasts"):
         ramp_load(text, LENGTHS, longest=16_000, seed=1)
 
 
-@pytest.mark.parametrize("text", ["", "3 -1", "3 x", "3.5", "²"])
+@pytest.mark.parametrize("text", ["", "3 -1", "3 x", "3.5", "²", "9" * 400])
 def test_what_is_no_count_is_named(text: str) -> None:
     with pytest.raises(InvalidInputError, match="count"):
         counts_load("counts", text, LENGTHS, share=1.0, longest=16_000, seed=1)
@@ -82,6 +84,9 @@ def test_what_is_no_count_is_named(text: str) -> None:
         ["seconds,prompt_tokens,answer_tokens", "nan,1,2"],
         ["seconds,prompt_tokens,answer_tokens", "1,-5,2"],
         ["seconds,prompt_tokens,answer_tokens", "1"],
+        ["seconds,prompt_tokens,answer_tokens", f"1,{10**27},2"],
+        ["seconds,prompt_tokens,answer_tokens", f"1,{'9' * 200_000},2"],
+        ["seconds,prompt_tokens,answer_tokens", "1,1,2", "1e300,1,2"],
     ],
 )
 def test_what_is_no_record_is_named(lines: list[str]) -> None:

@@ -42,13 +42,8 @@ def timeline(run: Run, objective: Objective, stretches: int) -> Timeline:
     place = (arrivals / seconds * stretches).astype(np.int64)
     counts = np.bincount(place, minlength=stretches)
     good = np.bincount(place, weights=attained(run, objective), minlength=stretches)
-    ends = np.arange(1, stretches + 1) * (seconds / stretches)
-    times = np.array([point.at_seconds for point in run.points])
-    at = np.clip(np.searchsorted(times, ends, side="right") - 1, 0, len(times) - 1)
-    wanted, ready, desired = (
-        np.array([getattr(point, name) for point in run.points], float)[at]
-        for name in ("provisioned", "ready", "desired")
-    )
+    ends: Floats = np.arange(1, stretches + 1, dtype=np.float64) * (seconds / stretches)
+    wanted, ready, desired = _replicas(run, ends)
     return Timeline(
         stretch_seconds=seconds / stretches,
         requests_per_second=counts.astype(np.float64) * (stretches / seconds),
@@ -58,6 +53,20 @@ def timeline(run: Run, objective: Objective, stretches: int) -> Timeline:
         ttft_p95_seconds=_ttft(run, counts),
         missed=np.where(counts > 0, 1.0 - good / np.maximum(counts, 1), math.nan),
     )
+
+
+def _replicas(run: Run, times: Floats) -> tuple[Floats, Floats, Floats]:
+    """Those that are wanted, ready and desired at each time. Where nothing was decided they are those of the begin."""
+    if not run.points:
+        steady = np.full(len(times), run.provisioned_seconds / run.end_seconds if run.end_seconds else 0.0)
+        return steady, steady, steady
+    told = np.array([point.at_seconds for point in run.points])
+    at = np.clip(np.searchsorted(told, times, side="right") - 1, 0, len(told) - 1)
+    wanted, ready, desired = (
+        np.array([getattr(point, name) for point in run.points], float)[at]
+        for name in ("provisioned", "ready", "desired")
+    )
+    return wanted, ready, desired
 
 
 def _ttft(run: Run, counts: Integers) -> Floats:

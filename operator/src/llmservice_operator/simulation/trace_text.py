@@ -4,7 +4,7 @@ import csv
 import math
 import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,12 @@ COUNT_SECONDS = 10.0
 _PEAK_SECONDS = 300.0
 MOST_REQUESTS = 50_000_000
 """Of one load: 10 GB of records."""
+MOST_SECONDS = 1e7
+"""Of one load: four months."""
+_MOST_TOKENS = 100_000_000
+"""Of one prompt or answer: more than any context."""
+_MOST_DIGITS = 12
+"""Of a count: more than any load."""
 BUILTIN_TRACES = tuple(f"azure2024-{kind}-2024-05-{day}" for kind in ("conv", "code") for day in (15, 12, 14))
 """Days of counts that are in the package (traces/README.md): a Wednesday, a Sunday, a Tuesday of each kind."""
 _Z95 = 1.6448536269514722
@@ -30,9 +36,10 @@ def ramp_load(text: str, lengths: Lengths, *, longest: int, seed: int) -> Load:
     stages = []
     for part in text.split(","):
         found = _STAGE.match(part.strip())
-        if not found or not 0 < float(found[2]) <= 1e7:
+        if not found or not 0 < float(found[2]) <= MOST_SECONDS:
             raise InvalidInputError(f"ramp: {part!r} is no stage; RATExSECONDS is expected, such as 2x330")
         stages.append(Stage(float(found[1]), float(found[2])))
+    _check_length("ramp", sum(stage.seconds for stage in stages))
     _check(sum(stage.rate_per_second * stage.seconds for stage in stages))
     arrivals = staged_arrivals(stages, seed=seed)
     return _drawn(
@@ -61,11 +68,12 @@ def counts_load(name: str, text: str, lengths: Lengths, *, share: float, longest
     """Counts per ten seconds, in order. Raises InvalidInputError."""
     counts = []
     for word in text.split():
-        if not word.isascii() or not word.isdigit():
+        if not word.isascii() or not word.isdigit() or len(word) > _MOST_DIGITS:
             raise InvalidInputError(f"{name}: {word[:40]!r} is no count of requests per {COUNT_SECONDS:g} s")
         counts.append(int(word))
     if not counts:
         raise InvalidInputError(f"{name} has no counts")
+    _check_length(name, len(counts) * COUNT_SECONDS)
     _check(sum(counts) * share)
     arrivals = counted_arrivals(counts, COUNT_SECONDS, share=share, seed=seed)
     return _drawn(name, arrivals, lengths, longest=longest, seconds=len(counts) * COUNT_SECONDS, seed=seed)
@@ -77,35 +85,51 @@ def requests_load(name: str, lines: Sequence[str]) -> Load:
     Raises InvalidInputError.
     """
     reader = csv.DictReader(lines)
+    try:
+        rows = sorted(_recorded(name, reader))
+    except csv.Error as error:
+        raise InvalidInputError(f"{name}: line {reader.line_num}: {error}") from error
+    if not rows:
+        raise InvalidInputError(f"{name} has no requests")
+    table = np.array(rows)
+    _check_length(name, float(table[-1, 0] - table[0, 0]))
+    load = make_load(
+        name,
+        table[:, 0] - table[0, 0],
+        np.maximum(1, table[:, 1].astype(np.int64)),
+        table[:, 2].astype(np.int64),
+        seconds=max(1.0, float(table[-1, 0] - table[0, 0])),
+    )
+    load.cached_tokens[:] = np.minimum(table[:, 3].astype(np.int64), load.prompt_tokens - 1)
+    return load
+
+
+def _recorded(name: str, reader: "csv.DictReader[str]") -> Iterator[tuple[float, int, int, int]]:
+    """(seconds, prompt's, answer's and cached tokens) of each row. Raises InvalidInputError for one that has none."""
     header = reader.fieldnames or []
     unit = next((each for each in _TIMES if each in header), None)
     if unit is None or not {"prompt_tokens", "answer_tokens"} <= set(header):
         raise InvalidInputError(
             f"{name}: the columns seconds or milliseconds, prompt_tokens and answer_tokens are expected"
         )
-    rows = []
     for row in reader:
         try:
-            at = float(row[unit]) / _TIMES[unit]
-            tokens = [int(row[each]) for each in ("prompt_tokens", "answer_tokens")]
-            rows.append((at, *tokens, int(row.get("cached_tokens") or 0)))
-        except (TypeError, ValueError) as error:
+            at = float(row[unit] or "") / _TIMES[unit]
+            prompt, answer = (int(row[each] or "") for each in ("prompt_tokens", "answer_tokens"))
+            cached = int(row.get("cached_tokens") or 0)
+        except ValueError as error:
             raise InvalidInputError(f"{name}: line {reader.line_num}: {error}") from error
-        if not (math.isfinite(at) and at >= 0 and min(rows[-1][1:]) >= 0):
-            raise InvalidInputError(f"{name}: line {reader.line_num} has a number below 0")
-    if not rows:
-        raise InvalidInputError(f"{name} has no requests")
-    rows.sort()
-    table = np.array(rows)
-    load = make_load(
-        name,
-        table[:, 0] - table[0, 0],
-        np.maximum(1, table[:, 1].astype(np.int64)),
-        table[:, 2].astype(np.int64),
-        seconds=float(table[-1, 0] - table[0, 0]),
-    )
-    load.cached_tokens[:] = np.minimum(table[:, 3].astype(np.int64), load.prompt_tokens - 1)
-    return load
+        if not 0 <= at < math.inf or not all(0 <= each <= _MOST_TOKENS for each in (prompt, answer, cached)):
+            raise InvalidInputError(
+                f"{name}: line {reader.line_num}: {row[unit]} {unit}, {prompt} and {answer} tokens, {cached} of them "
+                f"cached; a time of 0 or more and 0 to {_MOST_TOKENS} tokens are expected"
+            )
+        yield at, prompt, answer, cached
+
+
+def _check_length(name: str, seconds: float) -> None:
+    if seconds > MOST_SECONDS:
+        raise InvalidInputError(f"{name} lasts {seconds:.3g} s; {MOST_SECONDS:.0f} at most are expected")
 
 
 def _check(requests: float) -> None:
