@@ -109,13 +109,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [create, patch]
 {{- end }}
 
-{{/* A cluster-wide operator beside another one would fight it over the same services. */}}
+{{/*
+Two operators would fight over the same services. A cluster-wide one looks for any other; a namespaced one, whose
+installer may see no more than its namespaces, for another's Role in those.
+*/}}
 {{- define "llmservice-operator.refuseASecond" -}}
 {{- if not (include "llmservice-operator.namespaced" .) }}
 {{- range (lookup "apps/v1" "Deployment" "" "").items }}
 {{- $labels := default dict .metadata.labels }}
 {{- if and (eq (default "" (get $labels "app.kubernetes.io/part-of")) "llmservice-operator") (not (and (eq .metadata.namespace $.Release.Namespace) (eq .metadata.name (include "llmservice-operator.fullname" $)))) }}
 {{- fail (printf "Deployment %s/%s is another llmservice-operator: set watchNamespaces here and there, or uninstall it first" .metadata.namespace .metadata.name) }}
+{{- end }}
+{{- end }}
+{{- else if .Values.rbac.create }}
+{{- range $namespace := .Values.watchNamespaces }}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "Role" $namespace "").items }}
+{{- $said := merge (dict) (default dict .metadata.annotations) (default dict .metadata.labels) }}
+{{- $name := get $said "meta.helm.sh/release-name" }}
+{{- $home := get $said "meta.helm.sh/release-namespace" }}
+{{- if and (eq (toString (get $said "app.kubernetes.io/part-of")) "llmservice-operator") (not (hasSuffix "-leader" .metadata.name)) (not (and (eq $name $.Release.Name) (eq $home $.Release.Namespace))) }}
+{{- fail (printf "namespace %s is looked after by the release %s in namespace %s: take it out of watchNamespaces here or there" $namespace $name $home) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

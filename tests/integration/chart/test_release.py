@@ -178,6 +178,11 @@ def test_namespaced_releases_live_side_by_side(light_cluster: AnyLightCluster) -
     try:
         for team in ("team-c", "team-d"):
             assert "deployed" in install(light_cluster, "ops", team, watchNamespaces=[team])
+        with pytest.raises(
+            HelmError, match="namespace team-c is looked after by the release ops in namespace team-c"
+        ):
+            install(light_cluster, "more", "team-d", watchNamespaces=["team-c"])
+        assert "upgraded" in install(light_cluster, "ops", "team-c", watchNamespaces=["team-c"], replicas=1)
     finally:
         for team in ("team-c", "team-d"):
             uninstall(light_cluster, "ops", team)
