@@ -153,6 +153,12 @@ def test_the_next_three_commands_are_told(light_cluster: AnyLightCluster) -> Non
     assert "kubectl get llmsvc -w" in notes
 
 
+def test_crds_that_are_missing_are_told() -> None:
+    notes = helm("install", NAME, str(CHART), "--dry-run=client", "--set", "crds.install=false")
+
+    assert "The cluster has no CRD of LLMServices yet" in notes
+
+
 def test_the_told_service_is_one(release: AnyLightCluster) -> None:
     notes = helm("get", "notes", NAME, "--namespace", NAMESPACE, cluster=release)
     lines = notes.partition("<<END\n")[2].partition("\n       END")[0].splitlines()
