@@ -1,5 +1,6 @@
 """The workflows of the forge, which nothing here can run: what can be told of them by reading."""
 
+import re
 from typing import Any
 
 import pytest
@@ -16,6 +17,15 @@ WORKFLOWS: dict[str, dict[Any, Any]] = {
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_nothing_may_be_written_unless_a_job_says_so(name: str) -> None:
     assert WORKFLOWS[name]["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_what_others_made_is_named_by_commit_and_version(name: str) -> None:
+    """A tag can be moved to other code, and jobs of a release may write."""
+    text = (ROOT / ".github" / "workflows" / name).read_text()
+    used = re.findall(r"uses: (?!\./)(\S.*)$", text, re.MULTILINE)
+
+    assert [each for each in used if not re.fullmatch(r"\S+@[0-9a-f]{40} # v[0-9.]+", each)] == []
 
 
 def test_a_called_workflow_does_not_wait_for_its_caller() -> None:
