@@ -118,7 +118,9 @@ def _recorded(name: str, reader: "csv.DictReader[str]") -> Iterator[tuple[float,
             prompt, answer = (int(row[each] or "") for each in ("prompt_tokens", "answer_tokens"))
             cached = int(row.get("cached_tokens") or 0)
         except ValueError as error:
-            raise InvalidInputError(f"{name}: line {reader.line_num}: {error}") from error
+            raise InvalidInputError(
+                f"{name}: line {reader.line_num}: {unit}, prompt_tokens or answer_tokens is no number: {error}"
+            ) from error
         if not 0 <= at < math.inf or not all(0 <= each <= _MOST_TOKENS for each in (prompt, answer, cached)):
             raise InvalidInputError(
                 f"{name}: line {reader.line_num}: {row[unit]} {unit}, {prompt} and {answer} tokens, {cached} of them "
