@@ -96,6 +96,18 @@ def test_random_routing_reaches_every_engine() -> None:
     assert fleet.engines["arrived"].min() > 60
 
 
+def test_random_routing_is_fair_where_slots_are_empty() -> None:
+    """Two neighbours with three empty slots before them: the first must not have the gap's share."""
+    machine = tables()
+    fleet = fleet_of([Request(0.01 * each, 50, 5) for each in range(400)], machine, slots=5)
+    fleet.engines["takes"][:3] = 0
+
+    serve(fleet, machine, routing=RANDOM)
+
+    assert fleet.engines["arrived"][:3].sum() == 0
+    assert 160 < fleet.engines["arrived"][3] < 240
+
+
 def test_the_least_loaded_engine_is_chosen() -> None:
     machine = tables()
     fleet = fleet_of(

@@ -16,7 +16,20 @@ def choose(engines: Records, router: Integers, routing: int) -> int:
     last = min(router[0], slots - 1)
     if routing == RANDOM:
         router[1] = (router[1] * 1103515245 + 12345) & 0x7FFFFFFF  # the generator of ANSI C's example
-        last = (router[1] >> 8) % slots
+        takers = 0
+        for slot in range(slots):
+            takers += engines[slot].takes
+        if takers == 0:
+            return int(NONE)
+        # The draw is of those that take requests: of all slots, the first one after a gap would have the gap's share.
+        left = (router[1] >> 8) % takers
+        last = slots - 1
+        for slot in range(slots):
+            if engines[slot].takes:
+                if left == 0:
+                    last = slot - 1 if slot else slots - 1
+                    break
+                left -= 1
     best, best_load = NONE, 0
     for offset in range(1, slots + 1):
         slot = (last + offset) % slots
