@@ -169,3 +169,24 @@ def test_a_state_that_cannot_be_read_is_no_error_and_no_reason_for_fewer(data: d
 @given(any_inputs(), any_state)
 def test_the_same_gives_the_same(given_inputs: Inputs, state: ScalerState) -> None:
     assert decide(given_inputs, state, NOW) == decide(given_inputs, state, NOW)
+
+
+@steady
+@given(
+    signals=st.builds(
+        Signals,
+        **{
+            name: st.builds(
+                Signal, st.sampled_from([math.nan, math.inf, -1.0, 3.0]), states, st.floats(0, NOW)
+            )
+            for name, _ in Signals().items()
+        },
+    )
+)
+def test_no_value_that_cannot_be_makes_a_decision_that_cannot_be(signals: Signals) -> None:
+    """Those of a trusted state too: none of them counts, and none argues for fewer."""
+    decision = decide(inputs(signals=signals, fleet=fleet(3)), ScalerState(), NOW)
+
+    assert decision.desired >= 3
+    assert all(math.isfinite(value) and value >= 0.0 for value in decision.asked.values())
+    json.dumps(decision.state.to_json(), allow_nan=False)

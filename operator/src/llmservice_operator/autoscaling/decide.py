@@ -31,6 +31,7 @@ def decide(inputs: Inputs, state: ScalerState, now: float) -> Decision:
     `now`: seconds since the Unix epoch. The same arguments give the same decision. Nothing is raised for inputs that
     cannot be meant: the decision holds what there is and says what is wrong.
     """
+    inputs = replace(inputs, signals=inputs.signals.believable())
     before, state = state, _continued(inputs, state, now)
     if problems := inputs.problems():
         return _held(inputs, _distrusted(state, now), "input", problems[0], problems=problems)

@@ -1,8 +1,9 @@
 """What the autoscaler knows of a service, each value with its time and its state."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any
 
 
 class SignalState(StrEnum):
@@ -104,3 +105,12 @@ class Signals:
     def items(self) -> list[tuple[str, Signal]]:
         """(name, signal) of each."""
         return [(each.name, getattr(self, each.name)) for each in fields(self) if each.name != "span_seconds"]
+
+    def believable(self) -> "Signals":
+        """These, but that a value that is no finite number from 0 on is `invalid`, and none."""
+        absurd: dict[str, Any] = {
+            name: Signal(None, SignalState.INVALID, each.at)
+            for name, each in self.items()
+            if each.value is not None and not 0.0 <= each.value < math.inf
+        }
+        return replace(self, **absurd) if absurd else self
