@@ -96,6 +96,21 @@ BAD = {
         spec={"engine": {"args": {"trust-remote": "true"}}},
         words="spec.engine.args has trust-remote",
     ),
+    "flag that loads a draft model by its short name": Bad(
+        policy="model-sources",
+        spec={"engine": {"args": {"spec-model": "x/y"}}},
+        words="spec.engine.args has spec-model",
+    ),
+    "flag that loads code from a mounted file": Bad(
+        policy="model-sources",
+        spec={"engine": {"args": {"reasoning_parser_plug": "/code/p.py"}}},
+        words="spec.engine.args has reasoning_parser_plug",
+    ),
+    "variable by which clients load adapters": Bad(
+        policy="model-sources",
+        spec={"engine": {"env": [{"name": "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "value": "1"}]}},
+        words="spec.engine.env has VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+    ),
     "more accelerators than allowed": Bad(
         policy="accelerator-quota",
         spec={**accelerators(parallelism={"tensor": 4}), "replicas": 3},
@@ -113,6 +128,16 @@ BAD = {
         policy="pod-template",
         spec={"podTemplate": {"securityContext": {"runAsNonRoot": False}}},
         words="lets the engine run as root",
+    ),
+    "root's group": Bad(
+        policy="pod-template",
+        spec={"podTemplate": {"securityContext": {"supplementalGroups": [0]}}},
+        words="lets the engine run in root's group",
+    ),
+    "annotation that takes devices past the quota": Bad(
+        policy="pod-template",
+        spec={"podTemplate": {"annotations": {"cdi.k8s.io/more": "nvidia.com/gpu=all"}}},
+        words="spec.podTemplate.annotations has cdi.k8s.io/more",
     ),
     "service account not listed": Bad(
         policy="pod-template",
@@ -138,11 +163,12 @@ LET_IN: dict[str, dict[str, Any]] = {
     "image of a listed host": {"engine": {"image": "registry.local/any/thing:1"}},
     "listed model": {"model": {"uri": "hf://meta-llama/Llama-3.1-8B"}},
     "model below a listed folder": {"model": {"uri": "pvc://models/shared/qwen"}},
-    "flags": {"engine": {"args": {"tokenizer-mode": "slow", "generation-config": "vllm"}}},
+    "flags": {"engine": {"args": {"tokenizer-mode": "slow", "reasoning-parser": "qwen3"}}},
     "all accelerators that are allowed": {**accelerators(parallelism={"tensor": 4}), "replicas": 2},
     "listed account and class": {
         "podTemplate": {"serviceAccountName": "engines", "priorityClassName": "batch"}
     },
+    "annotations for others": {"podTemplate": {"annotations": {"team.example.com/owner": "a"}}},
     "another user": {"podTemplate": {"securityContext": {"runAsUser": 3000}}},
     "listed folder": {"model": {**GOOD["model"], "cache": {"hostPath": "/mnt/nvme/x"}}},
 }
