@@ -132,13 +132,30 @@ def test_a_page_that_stands_still_is_stale() -> None:
 
 
 def test_a_hung_engine_is_stale() -> None:
-    """Work in the engine, and no token for 30 s; its API server still answers."""
+    """Work in the engine, and no step for 15 s; its API server still answers."""
     service = Service(1)
     service.run(150, load(4.0))
     service.engines["r0"].running = 8.0
 
-    assert service.run(20).running.state is SignalState.OK
-    assert service.run(15).running.state is SignalState.STALE
+    assert service.run(10).running.state is SignalState.OK
+    assert service.run(10).running.state is SignalState.STALE
+
+
+def test_a_hung_engine_is_found_out_before_the_load_seems_to_have_halved() -> None:
+    """What comes to an engine that hangs isn't told: of two, half of the load is missing while it is believed."""
+    service = Service(2)
+    service.run(150, load(4.0))
+    service.engines["r1"].running = 8.0
+    believed: list[float] = []
+    while (told := service.run(5, half).arrivals_per_second).state is SignalState.OK:
+        believed.append(told.or_zero())
+
+    assert min(believed) > 0.6 * 4.0
+
+
+def half(engines: dict[str, FakeEngine], seconds: float) -> None:
+    """2 requests a second to the first engine alone."""
+    engines["r0"].serve(2.0 * seconds)
 
 
 def test_an_idle_engine_is_not_hung() -> None:

@@ -48,8 +48,11 @@ class Windows:
     """Three scrapes."""
     missing_seconds: float = 60.0
     """A value older than this isn't shown any more."""
+    hung_seconds: float = 15.0
+    """An engine that has work and makes not a step in so long is not believed. It is half of the short window: what
+    arrives at an engine that hangs isn't told, and must not look like less load before it is found out."""
     frozen_seconds: float = 30.0
-    """An engine with work, or a page, that stands still for so long is not believed."""
+    """Nor is a page on which not even the process' own clock moves: an idle one's moves by a hundredth at a scrape."""
     gap_seconds: float = 45.0
     """Between scrapes further apart than this, rates mean nothing: the clock jumped, or the pod was away."""
     least_seconds: float = 8.0
@@ -136,12 +139,12 @@ class ReplicaTrack:
 
     def is_frozen(self, now: float) -> bool:
         """Whether the page stands still: as a copy would, or with work in the engine that makes no progress."""
-        limit = self._windows.frozen_seconds
+        windows = self._windows
         if self.page is None:
             return False
-        if Series.CPU_SECONDS in self.page.counters and now - self._cpu_moved_at >= limit:
+        if Series.CPU_SECONDS in self.page.counters and now - self._cpu_moved_at >= windows.frozen_seconds:
             return True
-        return bool(self._in_flight) and now - self._moved_at >= limit
+        return bool(self._in_flight) and now - self._moved_at >= windows.hung_seconds
 
     def was_reset(self, series: Series, since: float) -> bool:
         """Whether that series began anew after this time."""
