@@ -13,29 +13,15 @@ LEAST_LOADED, ROUND_ROBIN, RANDOM = 0, 1, 2
 def choose(engines: Records, router: Integers, routing: int) -> int:
     """The slot that the next request is sent to. Ties go round."""
     slots = engines.size
-    last = min(router[0], slots - 1)
     if routing == RANDOM:
-        router[1] = (router[1] * 1103515245 + 12345) & 0x7FFFFFFF  # the generator of ANSI C's example
-        takers = 0
-        for slot in range(slots):
-            takers += engines[slot].takes
-        if takers == 0:
-            return int(NONE)
-        # The draw is of those that take requests: of all slots, the first one after a gap would have the gap's share.
-        left = (router[1] >> 8) % takers
-        last = slots - 1
-        for slot in range(slots):
-            if engines[slot].takes:
-                if left == 0:
-                    last = slot - 1 if slot else slots - 1
-                    break
-                left -= 1
+        return drawn(engines, router)
+    last = min(router[0], slots - 1)
     best, best_load = NONE, 0
     for offset in range(1, slots + 1):
         slot = (last + offset) % slots
         if not engines[slot].takes:
             continue
-        if routing != LEAST_LOADED:
+        if routing == ROUND_ROBIN:
             best = slot
             break
         load = engines[slot].running + engines[slot].waiting
@@ -44,3 +30,21 @@ def choose(engines: Records, router: Integers, routing: int) -> int:
     if best != NONE:
         router[0] = best
     return int(best)
+
+
+@compiled
+def drawn(engines: Records, router: Integers) -> int:
+    """One of the slots that take requests: of all, the first one after a gap would have the gap's share."""
+    router[1] = (router[1] * 1103515245 + 12345) & 0x7FFFFFFF  # the generator of ANSI C's example
+    takers = 0
+    for slot in range(engines.size):
+        takers += engines[slot].takes
+    if takers == 0:
+        return int(NONE)
+    left = (router[1] >> 8) % takers
+    for slot in range(engines.size):
+        if engines[slot].takes:
+            if left == 0:
+                return slot
+            left -= 1
+    return int(NONE)
