@@ -1,10 +1,14 @@
 """The compiled engine against the readable one, and the fleet's router."""
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from llmservice_operator.perfmodel.arrivals import Request
 from llmservice_operator.perfmodel.batching import Engine
+from llmservice_operator.simulation import kernel, router
 from llmservice_operator.simulation.records import clear_slot
 from llmservice_operator.simulation.router import LEAST_LOADED, RANDOM, ROUND_ROBIN
 from unit.simulation.machines import fleet_of, load_of, serve, speed, tables
@@ -106,6 +110,13 @@ def test_random_routing_is_fair_where_slots_are_empty() -> None:
 
     assert fleet.engines["arrived"][:3].sum() == 0
     assert 160 < fleet.engines["arrived"][3] < 240
+
+
+def test_what_is_compiled_into_the_kernel_is_compiled_anew_when_it_changes() -> None:
+    """The compiler's cache on disk asks for changes of the kernel's own file; so that file names the other."""
+    written = Path(router.__file__).read_bytes()
+
+    assert hashlib.sha256(written).hexdigest()[:8] == kernel.ROUTER
 
 
 def test_the_least_loaded_engine_is_chosen() -> None:

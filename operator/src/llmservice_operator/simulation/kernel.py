@@ -27,6 +27,8 @@ from llmservice_operator.simulation.records import (
 from llmservice_operator.simulation.router import LEAST_LOADED, choose
 from llmservice_operator.simulation.tables import Tables
 
+ROUTER = "0862ae7b"  # of router.py, compiled into this: the cache on disk sees changes of this file alone
+
 
 @compiled
 def advance(

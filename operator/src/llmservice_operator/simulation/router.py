@@ -1,6 +1,6 @@
 """The router in front of a fleet.
 
-It is compiled into `kernel`, whose cache on disk sees changes of its own file only: change both.
+It is compiled into `kernel`, whose cache on disk sees changes of its own file only, and which names this one's digest.
 """
 
 from llmservice_operator.simulation.compiled import compiled
