@@ -3,7 +3,7 @@
     python -m bench.scaling_matrix [quick|full] [--budget-seconds N] [--write FILE]       from tests/
 
 Runs are kept on disk by the code they came from, so that a broken-off comparison goes on where it was. `quick` is two
-seeds, starts of 120 s, a peak of eight replicas: twenty minutes of one core. `full` takes four hours.
+seeds, starts of 120 s, a peak of eight replicas: half an hour of one core. `full` takes an hour and a half.
 """
 
 import argparse
