@@ -226,12 +226,7 @@ class Simulation:
             self._begin_stage()
 
     def _engines(self) -> Records:
-        """Those of all slots up to the last one that has a pod: each request asks all of them.
-
-        Random routing draws among all slots, so that what it draws doesn't depend on that.
-        """
-        if self._settings.routing is Routing.RANDOM:
-            return self._fleet.engines
+        """Those of all slots up to the last one that has a pod: each request asks all of them."""
         return self._fleet.engines[: 1 + max((pod.slot for pod in self._pods), default=0)]
 
     def _begin(self, pod: Pod) -> None:
