@@ -300,10 +300,9 @@ def came_between(known: Histogram, read: Histogram) -> list[float] | None:
     The sum may be less than nothing: times fall by a rounding, or by a clock that was set.
     """
     grown = list(map(operator.sub, read.counts, known.counts))
+    # Buckets count those of the ones before them too: in each at least as much came as in the one before.
     if grown[0] < 0.0 or any(map(operator.gt, grown, grown[1:])):
-        return (
-            None  # buckets count those of the ones before them too: in each as much came as in the one before
-        )
+        return None
     grown.append(read.total - known.total)
     return grown
 

@@ -90,7 +90,7 @@ def look(inputs: Inputs, state: ScalerState, now: float, *, elapsed_seconds: flo
     signals, policy = inputs.signals, inputs.policy
     load = _load(signals.arrivals_per_second, signals.sustained_arrivals_per_second, inputs)
     mix = _mix(inputs, state, elapsed_seconds)
-    queue = _queue(inputs, mix)
+    queue, ratio = _queue(inputs, mix), _latency_ratio(inputs)
     limit_seconds = inputs.objectives.ttft_p95_seconds or _FREE_PATIENCE_SECONDS
     start_seconds = inputs.fleet.start_seconds(now)
     return View(
@@ -99,7 +99,7 @@ def look(inputs: Inputs, state: ScalerState, now: float, *, elapsed_seconds: flo
         load=load,
         mix=mix,
         capacity=inputs.capacity.capacity(mix),
-        latency_ratio=(ratio := _latency_ratio(inputs)),
+        latency_ratio=ratio,
         is_missed=ratio is not None and ratio > 1.0 and _is_beyond_chance(inputs),
         queue=queue,
         is_queueing=queue > max(1.0, _QUEUE_OF_REPLICA * inputs.fleet.ready),
