@@ -21,7 +21,7 @@ from gpu.ramp import stages
 from gpu.recorded import read_archive
 from gpu.scale_chart import draw
 from llmservice_operator.api.durations import parse_duration_seconds
-from llmservice_operator.cli_simulate import _service
+from llmservice_operator.cli_simulate import simulated_service
 from llmservice_operator.simulation.fleet import FleetSettings, Run, simulate
 from llmservice_operator.simulation.observation import Observation, Policy
 from llmservice_operator.simulation.score import LEAST_ANSWER_TOKENS, Objective, attained, latencies
@@ -100,7 +100,7 @@ def simulated(
     scaling = planned.spec.scaling
     if scaling is None:
         raise ValueError(f"{planned.name} has no spec.scaling")
-    service = _service(
+    service = simulated_service(
         planned.inputs, planned.plan, static_replicas=scaling.max_replicas, start_seconds=later[0]
     )
     rows = sorted(archive["requests"], key=lambda row: row["at"])

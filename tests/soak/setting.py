@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fakes.planned import memory_environment, plans_of
-from llmservice_operator.cli_simulate import _service
+from llmservice_operator.cli_simulate import simulated_service
 from llmservice_operator.planning.types import Plan, PlanInputs
 from llmservice_operator.simulation.loads import Load, make_load
 from llmservice_operator.simulation.policies import Service
@@ -113,7 +113,7 @@ def recorded_load(seconds: float = MINUTES * 60.0) -> Load:
 def make_setting(seconds: float = MINUTES * 60.0) -> Setting:
     """Plan the service as the operator does, and take the law of its engine from the speed model."""
     ((inputs, plan),) = plans_of([manifest({})], [config_map()])
-    service = _service(inputs, plan, static_replicas=MOST_REPLICAS, start_seconds=60.0)
+    service = simulated_service(inputs, plan, static_replicas=MOST_REPLICAS, start_seconds=60.0)
     speed = service.speed
     law = fit(speed)
     work = speed.timer.work

@@ -117,7 +117,7 @@ def _simulate(inputs: PlanInputs, plan: Plan, arguments: argparse.Namespace) -> 
         raise InvalidInputError(f"--chart {arguments.chart}: there is no such folder")
     if not 0 < arguments.start_seconds <= 1e6:
         raise InvalidInputError(f"--start-seconds {arguments.start_seconds}: a positive number is expected")
-    service = _service(inputs, plan, static_replicas=most, start_seconds=arguments.start_seconds)
+    service = simulated_service(inputs, plan, static_replicas=most, start_seconds=arguments.start_seconds)
     load = _load(service, plan, arguments)
     settings = FleetSettings(
         min_replicas=least,
@@ -183,7 +183,9 @@ def _given(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-def _service(inputs: PlanInputs, plan: Plan, *, static_replicas: int, start_seconds: float) -> "Service":
+def simulated_service(
+    inputs: PlanInputs, plan: Plan, *, static_replicas: int, start_seconds: float
+) -> "Service":
     """The plan's engine, and what its clients are promised."""
     from llmservice_operator.perfmodel.open_loop import Lengths
     from llmservice_operator.perfmodel.speed import SpeedModel
