@@ -27,7 +27,6 @@ import psutil
 
 import factories as make
 from llmservice_operator.api.labels import API_VERSION, KIND
-from llmservice_operator.app import SystemClock
 from llmservice_operator.autoscaling.capacity import LengthMix, SimpleCapacity
 from llmservice_operator.autoscaling.decide import decide
 from llmservice_operator.autoscaling.decision import Inputs, Objectives
@@ -37,6 +36,7 @@ from llmservice_operator.autoscaling.state import ScalerState
 from llmservice_operator.clients.engine import EngineReport, EngineUnreachableError
 from llmservice_operator.clients.engine_metrics import HttpEngineMetricsClient
 from llmservice_operator.clients.kube import NotFoundError
+from llmservice_operator.clock import SystemClock
 from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.autoscale_capacity import CapacityBook
 from llmservice_operator.controller.autoscale_loop import AutoscaleLoop, NoActivities

@@ -29,6 +29,7 @@ from gpu.recorded import outcome_as_json, page_as_json
 from gpu.replicas import FIRST_ENGINE_PORT, Replicas
 from llmservice_operator.cli_plan import read_documents
 from llmservice_operator.clients.engine_metrics import EngineMetricsClient, HttpEngineMetricsClient
+from llmservice_operator.clock import SystemClock
 from llmservice_operator.controller.autoscale_board import Board
 from llmservice_operator.controller.autoscale_capacity import CapacityBook, capacity_case, expected_mix
 from llmservice_operator.controller.autoscale_loop import AutoscaleLoop, NoActivities
@@ -43,19 +44,6 @@ from llmservice_operator.resources.supervisor import expected_start_seconds
 
 LOOK_SECONDS = 0.5
 UID = "gpu"
-
-
-class MachineClock:
-    """The machine's."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class NoPolicies:
@@ -194,7 +182,7 @@ def scaling_loop(
     board: Board, pages: EngineMetricsClient, capacities: CapacityBook, wake: asyncio.Event
 ) -> AutoscaleLoop:
     """The product's loop; it sets `wake` when there is something to carry out."""
-    clock = MachineClock()
+    clock = SystemClock()
     return AutoscaleLoop(
         board=board,
         scraper=Scraper(pages, clock),

@@ -10,7 +10,6 @@ import logging
 import random
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -19,7 +18,7 @@ from llmservice_operator.api import labels
 from llmservice_operator.app_duties import Duties, DutiesFactory, Parts, make_duties
 from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clients.kube_rest import RestKubeClient
-from llmservice_operator.clock import Clock
+from llmservice_operator.clock import Clock, SystemClock
 from llmservice_operator.controller.deadline import within
 from llmservice_operator.controller.intake import Intake, watched_kinds
 from llmservice_operator.controller.keys import Key
@@ -45,22 +44,6 @@ DRAIN_SECONDS = 5.0
 WATCHES_SECONDS = 2.5
 """How long kopf may take to end: it waits for its own tasks."""
 LAST_WORDS_SECONDS = 0.8
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now(self) -> float:
-        """Seconds since the Unix epoch."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds of a clock that never goes back."""
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
-        await asyncio.sleep(seconds)
 
 
 class Operator:

@@ -10,10 +10,10 @@ import pytest
 from devcluster.api import Api
 from devcluster.light import LightCluster
 from fakes.kube import FakeKube
-from llmservice_operator.app import SystemClock
 from llmservice_operator.clients.kube import JSON_PATCH, KINDS, ConflictError, KubeClient, NotFoundError
 from llmservice_operator.clients.kube_connection import KubeConnection
 from llmservice_operator.clients.kube_rest import RestKubeClient
+from llmservice_operator.clock import SystemClock
 from llmservice_operator.controller.managers import turn_over
 
 MERGE = "application/merge-patch+json"
